@@ -1,0 +1,53 @@
+"""Places trials: machines as values, what travels between the parts, the scheduler, and executors."""
+
+from cluster.protocol import (
+    Command,
+    Ended,
+    Event,
+    Executor,
+    ExecutorEvent,
+    Failed,
+    Finished,
+    Halt,
+    Halting,
+    Launch,
+    Leg,
+    LegId,
+    NodeDraining,
+    NodeGone,
+    NodeJoined,
+    Progress,
+    Ready,
+    Reported,
+    Submitted,
+    Want,
+)
+from cluster.resources import Allocation, ClusterSpec, Node
+from cluster.scheduler import Scheduler
+
+__all__ = [
+    "Allocation",
+    "ClusterSpec",
+    "Command",
+    "Ended",
+    "Event",
+    "Executor",
+    "ExecutorEvent",
+    "Failed",
+    "Finished",
+    "Halt",
+    "Halting",
+    "Launch",
+    "Leg",
+    "LegId",
+    "Node",
+    "NodeDraining",
+    "NodeGone",
+    "NodeJoined",
+    "Progress",
+    "Ready",
+    "Reported",
+    "Scheduler",
+    "Submitted",
+    "Want",
+]

@@ -1,0 +1,140 @@
+"""The scheduler: events in, commands out. It knows time from the events alone, and no executor.
+
+First fit: legs that go on before new ones, each group in its order; a leg takes the first node that holds it whole,
+else the first nodes of one kind that hold it together. A leg that does not fit now waits; narrower ones behind it go.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+from cluster.placement import first_fit
+from cluster.protocol import (
+    Command,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    Halt,
+    Launch,
+    Leg,
+    LegId,
+    NodeDraining,
+    NodeGone,
+    NodeJoined,
+    Progress,
+    Ready,
+    Reported,
+    Submitted,
+    Want,
+)
+from cluster.resources import Allocation, ClusterSpec, Node
+
+
+class Scheduler:
+    """Decides which legs run where.
+
+    ``max_concurrent`` limits running legs, ``max_devices`` the devices held by all of them; ``width`` is how many
+    devices the legs are expected to take that `Want` asks for. Deterministic: equal events give equal commands.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        max_concurrent: int | None = None,
+        max_devices: int | None = None,
+        width: int = 1,
+    ) -> None:
+        self._max_concurrent = max_concurrent
+        self._max_devices = max_devices
+        self._width = width
+        self._nodes: dict[str, Node] = {node.name: node for node in cluster}
+        self._free: dict[str, int] = {node.name: node.devices for node in cluster}
+        self._draining: set[str] = set()
+        self._waiting: tuple[deque[Leg], deque[Leg]] = (deque(), deque())
+        self._running: dict[LegId, Allocation] = {}
+        self._held = 0
+        self._ended = False
+
+    def handle(self, event: Event) -> list[Command]:
+        """Take an event; return what is to be done now."""
+        match event:
+            case Finished() | Failed():
+                self._release(event.id)
+            case Submitted():
+                if not self._ended:
+                    self._waiting[0 if event.leg.promoted else 1].append(event.leg)
+            case NodeJoined():
+                self._join(event.node)
+            case NodeDraining():
+                self._draining.add(event.node)
+            case NodeGone():
+                self._nodes.pop(event.node, None)
+                self._free.pop(event.node, None)
+                self._draining.discard(event.node)
+            case Ended():
+                self._ended = True
+                for queue in self._waiting:
+                    queue.clear()
+                return [Halt(id, event.how) for id in self._running]
+            case Progress() | Reported():
+                return []
+            case Ready():
+                pass
+        return self._launches(event.at)
+
+    @property
+    def waiting(self) -> list[Leg]:
+        """Legs that wait for devices, in the order in which they will be tried."""
+        return [*self._waiting[0], *self._waiting[1]]
+
+    def _launches(self, at: float) -> list[Command]:
+        commands: list[Command] = [*self._place(at)]
+        if not self._ended and not any(self._waiting):
+            legs = self._room() // self._width
+            if self._max_concurrent is not None:
+                legs = min(legs, self._max_concurrent - len(self._running))
+            if legs > 0:
+                commands.append(Want(legs))
+        return commands
+
+    def _place(self, at: float) -> Iterator[Launch]:
+        for queue in self._waiting:
+            for _ in range(len(queue)):
+                leg = queue.popleft()
+                allocation = self._fit(leg.plan.width)
+                if allocation is None:
+                    queue.append(leg)  # a full turn of the queue keeps its order
+                    continue
+                self._hold(leg.id, allocation)
+                yield Launch(at, (leg,), leg.plan, allocation, leg.time_limit)
+
+    def _room(self) -> int:
+        free = sum(count for node, count in self._free.items() if node not in self._draining)
+        return free if self._max_devices is None else min(free, self._max_devices - self._held)
+
+    def _fit(self, width: int) -> Allocation | None:
+        if self._max_concurrent is not None and len(self._running) >= self._max_concurrent:
+            return None
+        if self._max_devices is not None and self._held + width > self._max_devices:
+            return None
+        usable = ((self._nodes[name], free) for name, free in self._free.items() if name not in self._draining)
+        return first_fit(width, usable)
+
+    def _hold(self, id: LegId, allocation: Allocation) -> None:
+        self._running[id] = allocation
+        self._held += allocation.devices
+        for node, count in allocation.parts:
+            self._free[node] -= count
+
+    def _release(self, id: LegId) -> None:
+        allocation = self._running.pop(id)
+        self._held -= allocation.devices
+        for node, count in allocation.parts:
+            if node in self._free:
+                self._free[node] += count
+
+    def _join(self, node: Node) -> None:
+        if node.name not in self._nodes:
+            self._nodes[node.name] = node
+            self._free[node.name] = node.devices
+        self._draining.discard(node.name)

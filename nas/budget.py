@@ -1,0 +1,41 @@
+"""When a search stops asking."""
+
+from dataclasses import dataclass
+
+from nas.objective import Objectives
+from nas.study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The first limit reached ends asking. ``trials`` counts candidates launched, each once.
+
+    ``hours`` of the executor's clock over all sessions, ``device_hours`` of allocated devices; ``target`` is a value of
+    the first objective that is good enough.
+    """
+
+    trials: int | None = None
+    hours: float | None = None
+    device_hours: float | None = None
+    target: float | None = None
+
+    def proposals_over(self, study: Study) -> str | None:
+        """Why no new candidate may be proposed, or None."""
+        if self.trials is not None and study.accepted >= self.trials:
+            return f"{self.trials} trials"
+        return self.over(study)
+
+    def over(self, study: Study) -> str | None:
+        """Why nothing at all may begin any more, promotions included, or None."""
+        if self.hours is not None and study.seconds >= self.hours * 3600:
+            return f"{self.hours:g} hours"
+        if self.device_hours is not None and study.allocated_seconds() >= self.device_hours * 3600:
+            return f"{self.device_hours:g} device-hours"
+        if self.target is not None and study.leading_cost <= self._target_cost(study.objectives):
+            return f"target {study.objectives.objectives[0].name} = {self.target:g} reached"
+        return None
+
+    def _target_cost(self, objectives: Objectives) -> float:
+        assert self.target is not None
+        name = objectives.objectives[0].name
+        return objectives.objectives[0].cost({name: self.target})

@@ -1,0 +1,426 @@
+"""The controller: the loop between strategy, fidelity rule, scheduler, executor and log.
+
+One turn takes the executor's events, folds what they mean into the study, asks for as many legs as the scheduler wants,
+writes all of it to the log, and only then executes the turn's commands.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import isfinite
+
+import numpy as np
+
+from cluster import (
+    Command,
+    Ended,
+    Executor,
+    ExecutorEvent,
+    Failed,
+    Finished,
+    Halt,
+    Halting,
+    Launch,
+    Leg,
+    LegId,
+    Progress,
+    Ready,
+    Reported,
+    Scheduler,
+    Submitted,
+    Want,
+)
+from nas.budget import Budget
+from nas.errors import StorageError
+from nas.event_log import EventLog, Record
+from nas.fidelity import Continue, Verdict
+from nas.keys import KeyMaker
+from nas.outcomes import Retry, end_of, next_attempt
+from nas.proposal import EXHAUSTED, WAIT, Proposal
+from nas.search_state import SearchState
+from nas.static_stage import StaticStage
+from nas.study import Study, answers
+from nas.trial import Outcome, State, Trial
+from trainers import Failure, FailureKind, Measurement, Plan, numbers_to_json
+
+_POLL_SECONDS = 0.2
+_GRACE_SECONDS = 0.6
+_BARREN = 1_000
+
+Watch = Callable[[Study, Mapping[int, Measurement]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a session ended; ``exit_code`` as in DESIGN, "Answers"."""
+
+    reason: str
+    exit_code: int
+    study: Study
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a controller is told once. ``plan`` is each leg's, ``timeout`` seconds of a trial's running time."""
+
+    seed: int
+    budget: Budget
+    plan: Plan = Plan()
+    timeout: float | None = None
+    max_same_errors: int = 20
+
+
+class Controller:
+    """Runs a search from wherever its study stands to its end.
+
+    ``interrupted`` gives the number of a signal that asked for an end, 0 without one; ``watch`` is called after each
+    turn with the study and the newest measurement of each running trial.
+    """
+
+    def __init__(
+        self,
+        state: SearchState,
+        scheduler: Scheduler,
+        executor: Executor,
+        log: EventLog,
+        keys: KeyMaker,
+        static: StaticStage,
+        settings: Settings,
+        interrupted: Callable[[], int] = lambda: 0,
+        watch: Watch = lambda study, live: None,
+    ) -> None:
+        self._state = state
+        self._study = state.study
+        self._scheduler = scheduler
+        self._executor = executor
+        self._log = log
+        self._keys = keys
+        self._static = static
+        self._settings = settings
+        self._interrupted = interrupted
+        self._watch = watch
+        self._live: dict[int, Measurement] = {}
+        self._commands: list[Launch | Halt] = []
+        self._wanted = 0
+        self._over: str | None = None
+        self._storage: str | None = None
+        self._same_errors = False
+        self._resting = 0
+        self._in_flight = sorted(self._study.running(), key=lambda trial: trial.launch_order)
+
+    # The loop -----------------------------------------------------------------------------------------------------
+
+    def run(self, opened: Record) -> Ending:
+        """Write ``opened``, take up what was left, and loop to the end. The log is closed when this returns."""
+        try:
+            self._record({"event": "opened", "at": self._executor.now(), **opened})
+            self._take_up()
+            self._finish_turn()
+            while self._study.active_count > self._resting and not self._interrupted() and self._storage is None:
+                self._turn(self._executor.poll(_POLL_SECONDS))
+            return self._close()
+        finally:
+            self._log.abandon()
+
+    def _turn(self, events: Iterable[ExecutorEvent]) -> None:
+        for event in events:
+            self._on_event(event)
+        self._finish_turn()
+
+    def _finish_turn(self) -> None:
+        self._fill()
+        self._log.flush()
+        commands, self._commands = self._commands, []
+        for command in commands:
+            self._executor.execute(command)
+        self._watch(self._study, self._live)
+
+    def _close(self) -> Ending:
+        signal = self._interrupted()
+        if signal or self._storage is not None:
+            self._halt_running()
+        reason, exit_code = self._reason(signal)
+        self._record(
+            {
+                "event": "closed",
+                "at": self._executor.now(),
+                "reason": reason,
+                "exit_code": exit_code,
+                "final": not signal and self._storage is None,
+            }
+        )
+        self._log.close()
+        return Ending(reason, exit_code, self._study)
+
+    def _reason(self, signal: int) -> tuple[str, int]:
+        if self._storage is not None:
+            return f"storage: {self._storage}", StorageError.exit_code
+        if signal:
+            return f"interrupted by signal {signal}", 128 + signal
+        reason = (
+            self._over or self._settings.budget.proposals_over(self._study) or "the strategy waits, and nothing runs"
+        )
+        if self._same_errors:
+            return reason, 3
+        if self._study.launched and not self._study.any_measured:
+            return f"all trials failed ({reason})", 3
+        return reason, 0
+
+    def _halt_running(self) -> None:
+        """Give running trials a moment to reach a report and write a checkpoint."""
+        for command in self._scheduler.handle(Ended(self._executor.now(), Halting.CANCEL)):
+            if isinstance(command, Halt):
+                self._executor.execute(command)
+        deadline = self._executor.now() + _GRACE_SECONDS
+        while self._study.running() and self._executor.now() < deadline:
+            events = self._executor.poll(0.1)
+            for event in events:
+                self._on_event(event)
+            if not events and not self._study.running():
+                break
+        self._log.flush()
+
+    # Events -------------------------------------------------------------------------------------------------------
+
+    def _on_event(self, event: ExecutorEvent) -> None:
+        if isinstance(event, Progress):
+            self._live[event.id.trial] = event.measurement
+            return
+        if isinstance(event, Reported):
+            self._report(event.at, event.id, event.measurement)
+            return
+        if isinstance(event, Finished | Failed):
+            self._live.pop(event.id.trial, None)
+        following: Leg | None = None
+        if isinstance(event, Finished):
+            following = self._finish(event.at, self._study[event.id.trial], event.busy_seconds)
+        elif isinstance(event, Failed):
+            following = self._fail(event)
+        self._obey(self._scheduler.handle(event))
+        if following is not None:
+            self._submit(event.at, following)
+
+    def _report(self, at: float, id: LegId, measurement: Measurement) -> None:
+        trial = self._study[id.trial]
+        self._live[id.trial] = measurement
+        if measurement.fidelity in trial.rungs:
+            return  # from a checkpoint whose measurement the log already has
+        self._record(
+            {
+                "event": "reported",
+                "at": at,
+                "trial": id.trial,
+                "leg": id.leg,
+                "fidelity": measurement.fidelity,
+                "metrics": numbers_to_json(measurement.metrics),
+                "seconds": measurement.seconds,
+            }
+        )
+
+    def _finish(self, at: float, trial: Trial, busy_seconds: float) -> Leg | None:
+        """Decide, on the record, what comes after a leg."""
+        missing = self._study.objectives.missing(trial.metrics)
+        if missing:
+            self._fail_missing(at, trial, missing, busy_seconds)
+            return None
+        record: Record = {
+            "event": "finished",
+            "at": at,
+            "trial": trial.number,
+            "leg": trial.leg,
+            "busy": busy_seconds,
+        }
+        decision = self._decide(trial)
+        if isinstance(decision, Continue):
+            self._record({**record, "then": "promoted", "until": decision.until})
+            return self._leg(trial, promoted=True)
+        if decision is Verdict.PAUSE:
+            self._record({**record, "then": "paused"})
+        else:
+            outcome = Outcome.STOPPED if decision is Verdict.STOP else decision
+            self._record({**record, "then": "ended", "outcome": outcome.value})
+        return None
+
+    def _decide(self, trial: Trial) -> Continue | Verdict | Outcome:
+        measurement = trial.rungs[trial.until]
+        if not all(map(isfinite, self._study.objectives.costs(measurement.metrics))):
+            return Outcome.DIVERGED
+        if measurement.fidelity >= self._state.rule.rungs[-1]:
+            return Outcome.COMPLETED
+        return self._state.rule.on_report(trial, measurement)
+
+    def _fail_missing(self, at: float, trial: Trial, missing: list[str], busy_seconds: float) -> None:
+        message = f"not reported: {', '.join(missing)}; the trainer reported {', '.join(sorted(trial.metrics))}"
+        failure = Failure(FailureKind.ERROR, message, "report", "MissingMetric")
+        self._fail(Failed(at, LegId(trial.number, trial.leg, trial.attempt), failure, busy_seconds))
+
+    def _fail(self, event: Failed) -> Leg | None:
+        trial = self._study[event.id.trial]
+        failure = event.failure
+        record: Record = {
+            "event": "failed",
+            "at": event.at,
+            "trial": trial.number,
+            "leg": trial.leg,
+            "attempt": event.id.attempt,
+            "busy": event.busy_seconds,
+            "failure": failure.to_json(),
+        }
+        if failure.kind is FailureKind.STORAGE:
+            self._storage = failure.message
+        attempt = next_attempt(trial, failure, Plan.parse(trial.plan), self._executor.cluster.devices)
+        if isinstance(attempt, Retry):
+            self._record({**record, "then": "retry", "plan": str(attempt.plan)})
+            if failure.kind in (FailureKind.CANCELLED, FailureKind.STORAGE):
+                self._resting += 1  # until a resume
+                return None
+            return self._leg(trial, promoted=True)
+        self._record({**record, "then": "ended", "outcome": end_of(failure).value})
+        self._check_same_errors()
+        return None
+
+    def _check_same_errors(self) -> None:
+        same = self._study.same_errors
+        limit = self._settings.max_same_errors if self._study.any_measured else min(3, self._settings.max_same_errors)
+        if same >= limit and self._over is None:
+            self._same_errors = True
+            self._over = f"same error in {same} trials in a row"
+            self._obey(self._scheduler.handle(Ended(self._executor.now(), Halting.STOP)))
+
+    # Legs ---------------------------------------------------------------------------------------------------------
+
+    def _take_up(self) -> None:
+        """Submit again what a killed session had submitted, in the same order."""
+        now = self._executor.now()
+        done = [trial for trial in self._in_flight if trial.fidelity >= trial.until]
+        following = [self._finish(now, trial, trial.rungs[trial.until].seconds) for trial in done]
+        order = [trial for trial in self._in_flight if trial not in done]
+        order += [trial for trial in self._study.active() if trial not in self._in_flight]
+        legs = [self._leg(trial, promoted=trial.leg > 0 or trial.launches > 0) for trial in order]
+        for leg in [*legs, *filter(None, following)]:
+            self._submit(now, leg)
+        self._obey(self._scheduler.handle(Ready(now)))
+
+    def _fill(self) -> None:
+        """Ask for as many legs as the scheduler wants: promotions first, then proposals."""
+        while self._wanted > 0 and self._over is None and self._storage is None and not self._interrupted():
+            leg = self._next_leg()
+            if leg is None:
+                return
+            self._submit(self._executor.now(), leg)
+
+    def _next_leg(self) -> Leg | None:
+        self._over = self._settings.budget.over(self._study)
+        if self._over is not None:
+            return None
+        promotion = self._state.rule.promote()
+        if promotion is not None:
+            number, until = promotion
+            self._record({"event": "promoted", "at": self._executor.now(), "trial": number, "until": until})
+            return self._leg(self._study[number], promoted=True)
+        while self._settings.budget.proposals_over(self._study) is None:
+            if self._study.barren >= _BARREN:
+                self._over = f"exhausted: {_BARREN} proposals in a row were duplicates or infeasible"
+                return None
+            number = len(self._study)
+            rng = np.random.default_rng([self._settings.seed, number])
+            proposal = self._state.strategy.ask(self._study.pending(), rng)
+            if proposal is WAIT:
+                return None
+            if proposal is EXHAUSTED:
+                self._over = "exhausted: the strategy has nothing left to propose"
+                return None
+            assert isinstance(proposal, Proposal)
+            if self._propose(number, proposal):
+                return self._leg(self._study[number])
+        return None
+
+    def _propose(self, number: int, proposal: Proposal) -> bool:
+        """Put a proposal on record; whether it is to be launched."""
+        bracket, until = self._state.rule.first(proposal)
+        candidate = proposal.candidate
+        record: Record = {
+            "event": "proposed",
+            "at": self._executor.now(),
+            "trial": number,
+            "architecture": candidate.architecture.plain(),
+            "hyperparameters": candidate.hyperparameters.plain(),
+            "key": self._keys.key(candidate),
+            "operator": proposal.operator,
+            "bracket": bracket,
+            "until": until,
+        }
+        optional = {
+            "parents": proposal.parents,
+            "start_from": proposal.start_from,
+            "notes": proposal.notes,
+            "fitted_on": proposal.fitted_on,
+        }
+        record.update((name, value) for name, value in optional.items() if value not in (None, ()))
+        known = self._study.known(record["key"])
+        if known is not None and (answers(known, until) or known.state in (State.WAITING, State.RUNNING)):
+            self._record({**record, "verdict": "duplicate", "of": known.number})
+            return False
+        verdict = self._static.judge(candidate)
+        if verdict.metrics:
+            record["static"] = numbers_to_json(verdict.metrics)
+        if verdict.reason:
+            self._record({**record, "verdict": "infeasible", "reason": verdict.reason})
+            return False
+        self._record(record)
+        return True
+
+    def _leg(self, trial: Trial, promoted: bool = False) -> Leg:
+        timeout = self._settings.timeout
+        launched_before = trial.attempt >= 0
+        return Leg(
+            id=LegId(trial.number, trial.leg, trial.attempt + 1),
+            candidate=trial.proposal.candidate,
+            start=trial.fidelity,
+            until=trial.until,
+            seed=trial_seed(self._settings.seed, trial.number),
+            plan=Plan.parse(trial.plan) if trial.plan else self._settings.plan,
+            source=trial.proposal.start_from,
+            promoted=promoted,
+            time_limit=None if timeout is None else max(timeout - trial.busy_seconds, 0.1),
+            since=trial.leg_since if launched_before else None,
+        )
+
+    def _submit(self, at: float, leg: Leg) -> None:
+        self._obey(self._scheduler.handle(Submitted(at, leg)))
+
+    def _obey(self, commands: Iterable[Command]) -> None:
+        """Put launches on record and keep them for the turn's end."""
+        self._wanted = 0
+        for command in commands:
+            if isinstance(command, Want):
+                self._wanted = command.legs
+                continue
+            if isinstance(command, Launch):
+                self._record_launch(command)
+            self._commands.append(command)
+
+    def _record_launch(self, launch: Launch) -> None:
+        for leg in launch.legs:
+            record: Record = {
+                "event": "launched",
+                "at": launch.at,
+                "trial": leg.id.trial,
+                "leg": leg.id.leg,
+                "attempt": leg.id.attempt,
+                "until": leg.until,
+                "plan": str(launch.plan),
+                "on": launch.allocation.parts,
+            }
+            if leg.since is not None:
+                record["since"] = leg.since
+            self._record(record)
+
+    def _record(self, record: Record) -> None:
+        self._log.append(record)
+        self._state.apply(record)
+
+
+def trial_seed(seed: int, trial: int) -> int:
+    """Seed of a trial's training (31 bits), a function of the study's seed and the trial's number."""
+    return int.from_bytes(blake2b(f"{seed}/{trial}".encode(), digest_size=4).digest()) >> 1

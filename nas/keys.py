@@ -1,0 +1,29 @@
+"""The key of a trial: equal for candidates that are the same experiment."""
+
+from hashlib import blake2b
+
+import orjson
+
+from search_spaces import Candidate, SearchSpace
+
+
+class KeyMaker:
+    """Hashes space, canonical architecture, hyperparameters, task and replicate.
+
+    ``merge="exact"`` leaves architectures as they are, for recorded results that differ between equivalent ones.
+    """
+
+    def __init__(self, space: SearchSpace, task: str, merge: str = "canonical", replicate: int = 0) -> None:
+        self._canonical = space.canonical if merge == "canonical" else None
+        prefix = orjson.dumps([space.schema_hash(), task, replicate])
+        self._state = blake2b(prefix, digest_size=12)
+
+    def key(self, candidate: Candidate) -> str:
+        """The key, 24 hexadecimal digits."""
+        architecture = candidate.architecture
+        if self._canonical is not None:
+            architecture = self._canonical(architecture)
+        state = self._state.copy()
+        state.update(architecture.json())
+        state.update(candidate.hyperparameters.json())
+        return state.hexdigest()

@@ -1,0 +1,58 @@
+"""Objectives and constraints: how the metrics of two trials compare."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf, isnan
+
+from search_spaces import Bound, broken
+
+
+class Direction(StrEnum):
+    """Which way an objective is better."""
+
+    MAXIMIZE = "maximize"
+    MINIMIZE = "minimize"
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A metric to optimise."""
+
+    name: str
+    direction: Direction
+
+    def cost(self, metrics: Mapping[str, float]) -> float:
+        """The metric as a cost to minimise; NaN is the worst, +inf."""
+        value = metrics[self.name]
+        if isnan(value):
+            return inf
+        return -value if self.direction is Direction.MAXIMIZE else value
+
+    def value(self, cost: float) -> float:
+        """Inverse of `cost`."""
+        return -cost if self.direction is Direction.MAXIMIZE else cost
+
+
+@dataclass(frozen=True, slots=True)
+class Objectives:
+    """The objectives of a study, the first one leading, and its hard constraints."""
+
+    objectives: tuple[Objective, ...]
+    constraints: tuple[Bound, ...] = ()
+
+    def costs(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
+        """Cost vector, all to be minimised; KeyError where a metric is missing (see `missing`)."""
+        return tuple(objective.cost(metrics) for objective in self.objectives)
+
+    def missing(self, metrics: Mapping[str, float]) -> list[str]:
+        """Objectives and constraints that ``metrics`` lacks."""
+        names = [
+            *(objective.name for objective in self.objectives),
+            *(bound.name for bound in self.constraints),
+        ]
+        return [name for name in names if name not in metrics]
+
+    def violations(self, metrics: Mapping[str, float]) -> list[str]:
+        """One sentence for each constraint that ``metrics`` breaks."""
+        return broken(self.constraints, metrics)

@@ -1,0 +1,46 @@
+"""What follows a failure: another attempt, or an end (DESIGN, "Outcomes")."""
+
+from dataclasses import dataclass
+
+from nas.trial import Outcome, Trial
+from trainers import Failure, FailureKind, Plan
+
+CRASH_RETRIES = 2
+
+_ENDS = {
+    FailureKind.INFEASIBLE: Outcome.INFEASIBLE,
+    FailureKind.DIVERGED: Outcome.DIVERGED,
+    FailureKind.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
+    FailureKind.ERROR: Outcome.ERROR,
+    FailureKind.CRASHED: Outcome.CRASHED,
+    FailureKind.TIMED_OUT: Outcome.TIMED_OUT,
+}
+_AT_NO_COST = (FailureKind.PREEMPTED, FailureKind.NODE_LOST, FailureKind.CANCELLED, FailureKind.STORAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The same leg again, from the last checkpoint, under ``plan``."""
+
+    plan: Plan
+
+
+def next_attempt(trial: Trial, failure: Failure, plan: Plan, devices: int) -> Retry | None:
+    """Whether ``failure``, not yet counted in ``trial``, is followed by another attempt on a cluster of ``devices``.
+
+    A crash is retried twice; memory running out once, with the batch over twice as many devices where there are as
+    many; a node's loss, a preemption or a halt always.
+    """
+    if failure.kind in _AT_NO_COST:
+        return Retry(plan)
+    if failure.kind is FailureKind.CRASHED and trial.count(FailureKind.CRASHED) < CRASH_RETRIES:
+        return Retry(plan)
+    if failure.kind is FailureKind.OUT_OF_MEMORY and not trial.count(FailureKind.OUT_OF_MEMORY):
+        wider = Plan(data=2 * plan.data, shard=plan.shard, tensor=plan.tensor, pipeline=plan.pipeline)
+        return Retry(wider) if wider.width <= devices else None
+    return None
+
+
+def end_of(failure: Failure) -> Outcome:
+    """The outcome of a trial that ends with ``failure``."""
+    return _ENDS[failure.kind]

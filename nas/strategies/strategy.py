@@ -1,0 +1,30 @@
+"""The contract of a strategy."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from numpy.random import Generator
+
+from nas.proposal import NoProposal, Proposal
+from nas.trial import Outcome, Trial
+from trainers import Measurement
+
+
+class Strategy(Protocol):
+    """Made of ``(space: CandidateSpace, objectives: Objectives, **arguments)``.
+
+    Its state is a fold over what it was told, in log order, so that a resumed search rebuilds it by telling again;
+    nothing is pickled. Whatever an ask must remember travels in ``Proposal.notes``.
+    """
+
+    def ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal | NoProposal:
+        """Propose a candidate, drawing from ``rng`` alone. ``pending`` are trials not told of yet."""
+        ...
+
+    def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
+        """Learn the measurement of a rung (``ended`` is None), or that a trial ended.
+
+        Duplicates are told with the measurement of the trial that answers for them. ``measurement`` is None where the
+        trial ended without any. A measurement at a higher fidelity outranks one at a lower.
+        """
+        ...

@@ -1,0 +1,361 @@
+"""A study: all trials of one search, folded from its event log.
+
+`Study.apply` takes one record after another, live and on replay alike; nothing else changes a study. It imports no code
+of the study, so that reports work long after the run.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from nas import event_log
+from nas.errors import StudyError
+from nas.event_log import Record
+from nas.objective import Direction, Objective, Objectives
+from nas.pareto import non_dominated_ranks
+from nas.proposal import Proposal
+from nas.trial import Outcome, State, Trial
+from search_spaces import Architecture, Bound, Candidate, Values
+from search_spaces.values import from_json
+from trainers import Failure, FailureKind, Fidelity, Measurement, numbers_from_json
+
+SCHEMA = 1
+
+
+class Study:
+    """All trials of one search. Times are seconds on the executor's clock, which goes on over resumes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.header: Mapping[str, Any] = {}
+        self.objectives = Objectives(())
+        self.closed: str | None = None
+        self.exit_code: int | None = None
+        self.seconds = 0.0
+        self.sessions = 0
+        self.launched = 0
+        self.rejected = 0
+        self.duplicates = 0
+        self.device_seconds = 0.0
+        self.busy_seconds = 0.0
+        self.barren = 0
+        self.config: Mapping[str, Any] = {}
+        self.same_errors = 0
+        self.leading_cost = inf
+        self.any_measured = False
+        self._last_error = ("", "")
+        self._highest: Fidelity = 0
+        self._legs_launched = 0
+        self._trials: list[Trial] = []
+        self._by_key: dict[str, Trial] = {}
+        self._active: dict[int, Trial] = {}
+        self._untold: dict[int, Trial] = {}
+        self._paused: dict[int, Trial] = {}
+        self._followers: dict[int, list[Trial]] = {}
+        self._fold: dict[str, Callable[[Record], None]] = {
+            "study": self._on_study,
+            "opened": self._on_opened,
+            "proposed": self._on_proposed,
+            "launched": self._on_launched,
+            "reported": self._on_reported,
+            "finished": self._on_finished,
+            "failed": self._on_failed,
+            "promoted": self._on_promoted,
+            "closed": self._on_closed,
+        }
+
+    # What can be asked --------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def __getitem__(self, number: int) -> Trial:
+        return self._trials[number]
+
+    def trials(self) -> list[Trial]:
+        """All trials by number, the rejected and the duplicates included."""
+        return list(self._trials)
+
+    def active(self) -> list[Trial]:
+        """Trials that are waiting or running, in the order in which their legs were submitted."""
+        return list(self._active.values())
+
+    @property
+    def active_count(self) -> int:
+        """How many trials are waiting or running."""
+        return len(self._active)
+
+    def running(self) -> list[Trial]:
+        """Trials that hold devices."""
+        return [trial for trial in self._active.values() if trial.state is State.RUNNING]
+
+    def paused(self) -> list[Trial]:
+        """Trials between two legs."""
+        return list(self._paused.values())
+
+    def pending(self) -> list[Trial]:
+        """Proposed trials of which a strategy has been told nothing yet, duplicates of them included."""
+        return list(self._untold.values())
+
+    def known(self, key: str) -> Trial | None:
+        """The trial that answers for ``key``."""
+        return self._by_key.get(key)
+
+    def followers(self, trial: Trial) -> list[Trial]:
+        """Duplicates that wait for the first answer of ``trial``."""
+        return self._followers.get(trial.number, [])
+
+    def allocated_seconds(self) -> float:
+        """Device-seconds allocated so far, those of running legs up to the last event included."""
+        return self.device_seconds + sum(
+            (self.seconds - trial.launched_at) * trial.devices
+            for trial in self._active.values()
+            if trial.launched_at is not None
+        )
+
+    def highest(self) -> Fidelity:
+        """The highest fidelity that any trial reached."""
+        return self._highest
+
+    @property
+    def accepted(self) -> int:
+        """Proposals that were neither rejected nor duplicates: each is launched once, or waits for it."""
+        return len(self._trials) - self.rejected - self.duplicates
+
+    def feasible(self) -> list[Trial]:
+        """Trials that met all constraints at the highest fidelity any trial reached."""
+        highest = self.highest()
+        return [
+            trial
+            for trial in self._trials
+            if highest and trial.fidelity == highest
+            if trial.outcome is None or not (trial.outcome.failed or trial.outcome.infeasible)
+            if not self.objectives.missing(trial.metrics) and not self.objectives.violations(trial.metrics)
+        ]
+
+    def best(self) -> Trial | None:
+        """The best first objective at the highest fidelity, ties by the next objectives, then by number."""
+        ranked = [(self.objectives.costs(trial.metrics), trial.number, trial) for trial in self.feasible()]
+        return min(ranked)[-1] if ranked else None
+
+    def front(self) -> list[Trial]:
+        """The Pareto front at the highest fidelity, best first objective first; equals are kept."""
+        trials = self.feasible()
+        costs = [self.objectives.costs(trial.metrics) for trial in trials]
+        ranks = non_dominated_ranks(costs)
+        front = [
+            (cost, trial.number, trial) for cost, trial, rank in zip(costs, trials, ranks, strict=True) if not rank
+        ]
+        return [trial for *_, trial in sorted(front)]
+
+    def counts(self) -> dict[str, int]:
+        """Launched trials by outcome, or by state where they have none yet."""
+        counts: dict[str, int] = {}
+        for trial in self._trials:
+            if trial.launches:
+                name = (trial.outcome or trial.state).value
+                counts[name] = counts.get(name, 0) + 1
+        return counts
+
+    # The fold -----------------------------------------------------------------------------------------------------
+
+    def apply(self, record: Record) -> None:
+        """Take one record. Records of a kind not known are left out: a newer version may have written them."""
+        fold = self._fold.get(record["event"])
+        if fold is not None:
+            fold(record)
+        at = record.get("at")
+        if at is not None and at > self.seconds:
+            self.seconds = at
+
+    def _on_study(self, record: Record) -> None:
+        if record["schema"] > SCHEMA:
+            raise StudyError(
+                f"{self.folder}: written in schema {record['schema']}, this version reads up to {SCHEMA}; "
+                "upgrade ray-nas"
+            )
+        self.header = record
+        self.objectives = objectives_from_plain(record["objectives"], record["constraints"])
+
+    def _on_opened(self, record: Record) -> None:
+        """A session begins: what ran when the last one died holds no devices, what was stopped at its end may go on."""
+        self.sessions += 1
+        self.config = record["config"]
+        self.closed = self.exit_code = None
+        for trial in self._active.values():
+            if trial.state is State.RUNNING:
+                self._release(trial, record["at"])
+                trial.state = State.WAITING
+        for trial in self._paused.values():
+            trial.state, trial.outcome = State.PAUSED, None
+
+    def _on_proposed(self, record: Record) -> None:
+        start_from = record.get("start_from")
+        proposal = Proposal(
+            candidate=Candidate(
+                Architecture({name: from_json(value) for name, value in record["architecture"].items()}),
+                Values({name: from_json(value) for name, value in record["hyperparameters"].items()}),
+            ),
+            parents=tuple(record.get("parents", ())),
+            operator=record["operator"],
+            start_from=(start_from[0], start_from[1]) if start_from else None,
+            notes=record.get("notes"),
+            fitted_on=record.get("fitted_on"),
+        )
+        number = record["trial"]
+        if number != len(self._trials):
+            raise StudyError(f"{self.folder}: trial {number} is proposed out of order, {len(self._trials)} was due")
+        trial = Trial(
+            number,
+            proposal,
+            record["key"],
+            record["bracket"],
+            record["until"],
+            numbers_from_json(record.get("static", {})),
+        )
+        self._trials.append(trial)
+        verdict = record.get("verdict")
+        if verdict is None:
+            self.barren = 0
+            self._by_key[trial.key] = trial
+            self._active[number] = self._untold[number] = trial
+            return
+        self.barren += 1
+        trial.state, trial.reason, trial.ended_at = State.ENDED, record.get("reason", ""), record["at"]
+        if verdict == "duplicate":
+            self.duplicates += 1
+            self._follow(trial, self._trials[record["of"]])
+        else:
+            self.rejected += 1
+            trial.outcome = Outcome.INFEASIBLE
+            self._by_key.setdefault(trial.key, trial)
+
+    def _follow(self, trial: Trial, original: Trial) -> None:
+        trial.duplicate_of = original.number
+        if answers(original, trial.until):
+            trial.outcome = original.outcome or Outcome.STOPPED
+        else:
+            self._followers.setdefault(original.number, []).append(trial)
+            self._untold[trial.number] = trial
+
+    def _on_launched(self, record: Record) -> None:
+        trial = self._trials[record["trial"]]
+        if not trial.launches:
+            self.launched += 1
+            trial.first_launched_at = record["at"]
+        trial.launches += 1
+        if "since" not in record:
+            self._legs_launched += 1
+            trial.leg_since, trial.launch_order = record["at"], self._legs_launched
+        trial.attempt = record["attempt"]
+        trial.state = State.RUNNING
+        trial.launched_at = record["at"]
+        trial.plan = record["plan"]
+        trial.devices = sum(count for _, count in record["on"])
+
+    def _on_reported(self, record: Record) -> None:
+        trial = self._trials[record["trial"]]
+        metrics = {**trial.static, **numbers_from_json(record["metrics"])}
+        trial.rungs[record["fidelity"]] = Measurement(record["fidelity"], metrics, record["seconds"])
+        self._highest = max(self._highest, record["fidelity"])
+        self.any_measured, self.same_errors = True, 0
+        if not self.objectives.missing(metrics) and not self.objectives.violations(metrics):
+            self.leading_cost = min(self.leading_cost, self.objectives.objectives[0].cost(metrics))
+        self._answer(trial, Outcome.STOPPED)
+
+    def _answer(self, trial: Trial, outcome: Outcome) -> None:
+        self._untold.pop(trial.number, None)
+        for follower in self._followers.pop(trial.number, ()):
+            follower.outcome = outcome
+            self._untold.pop(follower.number, None)
+
+    def _on_finished(self, record: Record) -> None:
+        trial = self._trials[record["trial"]]
+        self._release(trial, record["at"])
+        trial.busy_seconds += record["busy"]
+        self.busy_seconds += record["busy"] * trial.devices
+        if record["then"] == "promoted":
+            self._next_leg(trial, record["until"])
+        elif record["then"] == "paused":
+            del self._active[trial.number]
+            trial.state = State.PAUSED
+            self._paused[trial.number] = trial
+        else:
+            self._end(trial, Outcome(record["outcome"]), record)
+
+    def _on_failed(self, record: Record) -> None:
+        trial = self._trials[record["trial"]]
+        self._release(trial, record["at"])
+        trial.failures.append(Failure.from_json(record["failure"]))
+        if record["then"] == "ended":
+            self._count_error(trial.failures[-1])
+            trial.reason = trial.failures[-1].message
+            self._end(trial, Outcome(record["outcome"]), record)
+            return
+        trial.state, trial.plan = State.WAITING, record.get("plan", trial.plan)
+
+    def _count_error(self, failure: Failure) -> None:
+        """Count failures in a row that have one exception type and innermost frame."""
+        error = (failure.error, failure.frame)
+        same = failure.kind is FailureKind.ERROR and error == self._last_error
+        self.same_errors = self.same_errors + 1 if same else int(failure.kind is FailureKind.ERROR)
+        self._last_error = error
+
+    def _on_promoted(self, record: Record) -> None:
+        trial = self._trials[record["trial"]]
+        del self._paused[trial.number]
+        self._active[trial.number] = trial
+        self._next_leg(trial, record["until"])
+
+    def _next_leg(self, trial: Trial, until: Fidelity) -> None:
+        trial.state, trial.until = State.WAITING, until
+        trial.leg, trial.attempt = trial.leg + 1, -1
+        self._active[trial.number] = self._active.pop(trial.number)  # last submitted, last in order
+
+    def _end(self, trial: Trial, outcome: Outcome, record: Record) -> None:
+        del self._active[trial.number]
+        trial.state, trial.outcome, trial.ended_at = State.ENDED, outcome, record["at"]
+        self._answer(trial, outcome)
+
+    def _release(self, trial: Trial, at: float) -> None:
+        if trial.launched_at is not None:
+            seconds = (at - trial.launched_at) * trial.devices
+            trial.device_seconds += seconds
+            self.device_seconds += seconds
+            trial.launched_at = None
+
+    def _on_closed(self, record: Record) -> None:
+        self.closed, self.exit_code = record["reason"], record["exit_code"]
+        if record["final"]:
+            for trial in self._paused.values():
+                trial.state, trial.outcome = State.ENDED, Outcome.STOPPED
+
+
+def answers(trial: Trial, until: Fidelity) -> bool:
+    """Whether the record of ``trial`` answers a proposal of the same key that asks for fidelity ``until``."""
+    return trial.fidelity >= until or (trial.state is State.ENDED and trial.outcome is not Outcome.STOPPED)
+
+
+def objectives_from_plain(objectives: Mapping[str, str], constraints: Mapping[str, str]) -> Objectives:
+    """Read the objectives and constraints as configuration and log write them."""
+    return Objectives(
+        tuple(Objective(name, Direction(direction)) for name, direction in objectives.items()),
+        tuple(Bound.parse(name, text) for name, text in constraints.items()),
+    )
+
+
+def fold(folder: Path, records: Iterable[Record]) -> Study:
+    """Replay ``records`` into a study."""
+    study = Study(folder)
+    for record in records:
+        study.apply(record)
+    return study
+
+
+def load(folder: str | Path) -> Study:
+    """Read the study in ``folder``; raise StudyError where there is none or its log is damaged."""
+    study = fold(Path(folder), event_log.read(Path(folder)))
+    if not study.header:
+        raise StudyError(f"{folder}: the event log has no header; it was ended before it began")
+    return study

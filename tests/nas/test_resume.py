@@ -1,0 +1,149 @@
+"""A search that is killed after any of its events and resumed leaves the log of an unbroken one."""
+
+import math
+from pathlib import Path
+
+import nas
+import orjson
+import pytest
+
+VIRTUAL = {"executor": "simulated", "max_devices": 3}
+SEARCH = {"space": "mlp", "task": "digits", "seed": 5}
+FIDELITY = {"min": 1, "max": 9, "eta": 3, "unit": "epoch"}
+
+
+def curve(candidate, context):
+    """A learning curve by formula that takes virtual time; some candidates fail."""
+    depth, dropout = candidate.architecture["depth"], candidate.architecture["dropout"]
+    if depth == 4 and dropout == 0.3:
+        raise RuntimeError("this corner fails")
+    level = math.sin(depth * 7 + dropout * 31) + math.log(candidate.hyperparameters["learning_rate"])
+    seconds = (context.until - context.start) * (1 + depth)
+    accuracy = level - 1 / context.until if dropout < 0.3 or depth > 1 else math.nan
+    context.report(context.until, {"val_accuracy": accuracy}, seconds=seconds)
+
+
+def tables(rule, strategy, executor, trials=14):
+    return {
+        "search": {**SEARCH, "trainer": curve, "strategy": strategy, "trials": trials},
+        "strategy": {"population": 6, "sample": 3} if strategy == "evolution" else {},
+        "objectives": {"val_accuracy": "maximize"},
+        "hyperparameters": {"learning_rate": [0.001, 0.01, 0.1]},
+        "fidelity": {**FIDELITY, "rule": rule},
+        "cluster": VIRTUAL if executor == "simulated" else {"executor": executor},
+    }
+
+
+def events(folder):
+    return [orjson.loads(line) for line in (folder / "events.jsonl").read_bytes().splitlines()]
+
+
+def comparable(records, times=True):
+    """Records without attempts; a leg's repeated launch and report count once, sessions not at all."""
+    seen, kept = set(), []
+    for record in records:
+        if record["event"] in ("study", "opened", "closed"):
+            continue
+        record = {name: value for name, value in record.items() if name not in ("attempt", "since")}
+        if not times:
+            record = {name: value for name, value in record.items() if name not in ("at", "seconds", "busy")}
+        if record["event"] == "launched":
+            if (record["trial"], record["leg"]) in seen:
+                continue
+            seen.add((record["trial"], record["leg"]))
+        if record["event"] == "failed":
+            record["failure"] = {name: record["failure"][name] for name in ("kind", "message")}
+        kept.append(record)
+    return kept
+
+
+@pytest.mark.parametrize("executor", ["simulated", "inline"])
+@pytest.mark.parametrize(("rule", "strategy"), [("asha", "evolution"), ("asha-stop", "random"), ("none", "evolution")])
+def test_killed_after_every_event(tmp_path, rule, strategy, executor):
+    whole = tmp_path / "whole"
+    trainer = curve if executor == "simulated" else untimed
+    config = tables(rule, strategy, executor)
+    config["search"]["trainer"] = trainer
+    nas.search(folder=whole, **config)
+    lines = (whole / "events.jsonl").read_bytes().splitlines(keepends=True)
+    expected = comparable(events(whole), times=executor == "simulated")
+    assert len(expected) > 40
+    for count in range(2, len(lines)):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        torn = lines[count][: len(lines[count]) // 2] if count % 2 else b""
+        (folder / "events.jsonl").write_bytes(b"".join(lines[:count]) + torn)
+        nas.resume(folder, code={"trainer": trainer})
+        assert comparable(events(folder), times=executor == "simulated") == expected, f"killed after line {count}"
+
+
+def untimed(candidate, context):
+    """`curve` on a real clock."""
+    clocked = context.report
+    context.report = lambda fidelity, metrics, seconds: clocked(fidelity, metrics)
+    curve(candidate, context)
+
+
+def test_killed_twice_in_one_leg_keeps_the_virtual_time_of_its_first_launch(tmp_path):
+    whole = tmp_path / "whole"
+    nas.search(folder=whole, **tables("asha", "random", "simulated"))
+    lines = (whole / "events.jsonl").read_bytes().splitlines(keepends=True)
+    folder = tmp_path / "twice"
+    folder.mkdir()
+    cut = next(at for at, line in enumerate(lines) if b'"finished"' in line)
+    (folder / "events.jsonl").write_bytes(b"".join(lines[:cut]))
+    nas.resume(folder, code={"trainer": curve})
+    again = (folder / "events.jsonl").read_bytes().splitlines(keepends=True)
+    relaunched = max(at for at, line in enumerate(again) if b'"since"' in line)
+    (folder / "events.jsonl").write_bytes(b"".join(again[: relaunched + 1]))
+    nas.resume(folder, code={"trainer": curve})
+    assert comparable(events(folder)) == comparable(events(whole))
+
+
+def test_a_finished_study_goes_on_with_a_larger_budget(tmp_path):
+    study = nas.search(folder=tmp_path / "s", **tables("asha", "evolution", "simulated", trials=6))
+    assert study.launched == 6
+    held = [trial.number for trial in study.trials() if trial.outcome is nas.Outcome.STOPPED]
+    assert held
+    study = nas.resume(tmp_path / "s", code={"trainer": curve}, search={"trials": 30})
+    assert study.launched == 30
+    assert [trial.number for trial in study.trials()] == list(range(len(study)))
+    assert study.closed == "30 trials"
+    assert nas.load(tmp_path / "s").counts() == study.counts()
+
+
+def test_resume_without_the_code_that_a_study_was_given_says_what_to_do(tmp_path):
+    nas.search(folder=tmp_path / "s", **tables("none", "random", "simulated", trials=2))
+    lines = (tmp_path / "s" / "events.jsonl").read_text().replace("test_resume:curve", "__main__:curve")
+    (tmp_path / "s" / "events.jsonl").write_text(lines)
+    with pytest.raises(nas.ConfigError, match="search.trainer"):
+        nas.resume(tmp_path / "s", search={"trials": 3})
+
+
+def test_a_second_writer_is_refused(tmp_path):
+    from nas.event_log import EventLog
+
+    nas.search(folder=tmp_path / "s", **tables("none", "random", "simulated", trials=2))
+    log = EventLog(tmp_path / "s")
+    try:
+        with pytest.raises(nas.StudyError, match="being written by process"):
+            nas.resume(tmp_path / "s", code={"trainer": curve}, search={"trials": 3})
+    finally:
+        log.close()
+
+
+def test_search_in_a_folder_with_a_study_names_resume(tmp_path):
+    nas.search(folder=tmp_path / "s", **tables("none", "random", "simulated", trials=2))
+    with pytest.raises(nas.StudyError, match="nas resume"):
+        nas.search(folder=tmp_path / "s", **tables("none", "random", "simulated", trials=2))
+
+
+def test_what_is_frozen_cannot_change_on_resume(tmp_path):
+    nas.search(folder=tmp_path / "s", **tables("none", "random", "simulated", trials=2))
+    with pytest.raises(nas.ConfigError, match=r"search\.seed"):
+        nas.resume(tmp_path / "s", code={"trainer": curve}, search={"seed": 6})
+
+
+def test_a_folder_without_a_study_is_named(tmp_path):
+    with pytest.raises(nas.StudyError, match="no study here"):
+        nas.load(Path(tmp_path))
