@@ -1,0 +1,188 @@
+"""What a trainer is given: where a leg starts, how far it goes, on which rank, and where to report.
+
+A trainer is a callable ``train(candidate, context)``. The built-in supervised loop, a user's own function and a table
+of recorded results are all of this form; they differ in nothing that an executor could see.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+from search_spaces import Bound, Candidate, Reference
+from trainers.checkpoint import Checkpoint, CheckpointFolder
+from trainers.materials import Materials
+from trainers.measurement import Fidelity, Measurement
+from trainers.parallelism.plan import Plan
+from trainers.task import Data, Task
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What all legs of a study share: enough to make space, task and trainer on any worker.
+
+    ``maximum`` is the study's largest fidelity, over which schedules run whatever the rung. ``bounds`` are the
+    constraints that a trainer can judge before it trains (``parameters``). ``settings`` is the ``[trainer]`` table of
+    the configuration. With ``test`` the train and validation splits are learnt from and the test split is reported.
+    """
+
+    space: Reference
+    task: Reference
+    trainer: Reference
+    maximum: Fidelity
+    folder: Path
+    bounds: tuple[Bound, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    test: bool = False
+
+
+class Halted(BaseException):
+    """Raised by ``context.report`` in a trial that was told to end; let it pass through."""
+
+
+class Trainer(Protocol):
+    """Trains one candidate from ``context.start`` to ``context.until``, reporting on the way."""
+
+    def __call__(self, candidate: Candidate, context: "Context") -> None:
+        """Train; report strictly increasing fidelities, the last of them ``context.until``."""
+        ...
+
+
+State = Callable[[], Mapping[str, Any]] | Mapping[str, Any]
+
+
+@dataclass
+class Context:
+    """One rank's view of a leg.
+
+    ``device`` is a torch device string, ``seed`` the trial's own, equal on all ranks. ``emit`` takes each measurement
+    to the executor, ``halted`` says whether the trial was told to end. ``begin`` is the leg's first fidelity where
+    there are no checkpoints (a virtual clock). ``stage`` is what goes on now, for the record of a failure.
+    """
+
+    recipe: Recipe
+    trial: int
+    until: Fidelity
+    seed: int
+    emit: Callable[[Measurement], None]
+    checkpoint: Checkpoint | None = None
+    checkpoints: CheckpointFolder | None = None
+    attempt: int = 0
+    plan: Plan = Plan()
+    rank: int = 0
+    world_size: int = 1
+    device: str = "cpu"
+    halted: Callable[[], bool] = lambda: False
+    clock: Callable[[], float] | None = monotonic
+    begin: Fidelity = 0
+    materials: Materials | None = None
+    stage: str = "train"
+
+    def __post_init__(self) -> None:
+        self._last = self.start
+        self._began = self.clock() if self.clock else 0.0
+
+    @property
+    def start(self) -> Fidelity:
+        """Fidelity of the checkpoint that the leg goes on from; ``begin`` without one."""
+        return self.checkpoint.fidelity if self.checkpoint else self.begin
+
+    @property
+    def maximum(self) -> Fidelity:
+        """The study's largest fidelity."""
+        return self.recipe.maximum
+
+    @property
+    def task(self) -> Task:
+        """The study's task."""
+        with self.during("load"):
+            return self._made.task
+
+    @property
+    def data(self) -> Data:
+        """The task's data, loaded once for all trials of this worker: leave it unchanged."""
+        with self.during("load"):
+            return self._made.data
+
+    def build(self, candidate: Candidate) -> "torch.nn.Module":
+        """Build the candidate's network on the CPU, its weights drawn under the trial's seed."""
+        with self.during("build"):
+            return self._made.build(candidate.architecture, self.seed)
+
+    @contextmanager
+    def during(self, stage: str) -> Iterator[None]:
+        """Name what goes on inside the block; the name stays when the block raises."""
+        before, self.stage = self.stage, stage
+        yield
+        self.stage = before
+
+    @property
+    def _made(self) -> Materials:
+        if self.materials is None:
+            self.materials = Materials(self.recipe.space, self.recipe.task)
+        return self.materials
+
+    @property
+    def reached(self) -> Fidelity:
+        """The last fidelity reported; ``start`` before the first."""
+        return self._last
+
+    def report(
+        self,
+        fidelity: Fidelity,
+        metrics: Mapping[str, float],
+        state: State | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Report ``metrics`` at ``fidelity``; every rank calls it, rank 0 is heard.
+
+        ``state`` is what training goes on from, or a function that makes it: tensors, numbers, texts and containers of
+        them. It is written at the leg's end and when the trial is halted, so giving it each time costs nothing.
+        ``seconds`` since the leg's start are measured where they are not given; tables and predictions give them.
+
+        Raises ValueError when ``fidelity`` does not increase or exceeds ``until`` or a metric is no number, and
+        `Halted` when the trial was told to end.
+        """
+        if not self._last < fidelity <= self.until:
+            raise ValueError(
+                f"report(fidelity={fidelity}): fidelities increase strictly, from above {self._last} to {self.until}"
+            )
+        self._last = fidelity
+        if seconds is None:
+            if self.clock is None:
+                raise ValueError("report() without seconds: on a virtual clock the trainer says how long it took")
+            seconds = self.clock() - self._began
+        measurement = Measurement(fidelity, _numbers(metrics), seconds)
+        halted = self._told_to_end()
+        due = fidelity == self.until or halted
+        if state is not None and self.checkpoints is not None and due:
+            with self.during("checkpoint"):
+                self.checkpoints.save(measurement, state() if callable(state) else state, self.rank)
+        if self.rank == 0:
+            self.emit(measurement)
+        if halted:
+            raise Halted
+
+    def _told_to_end(self) -> bool:
+        """Whether to end: on several ranks what rank 0 was told, so that none goes on alone."""
+        if self.world_size == 1:
+            return self.halted()
+        from trainers.parallelism.collectives import from_rank_0
+
+        return bool(from_rank_0(int(self.halted()), self.device))
+
+
+def _numbers(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Metrics as Python numbers (numpy and torch scalars too)."""
+    plain: dict[str, float] = {}
+    for name, value in metrics.items():
+        number: Any = value.item() if hasattr(value, "item") else value
+        if not isinstance(number, int | float):
+            raise ValueError(f"report(): metric {name!r} = {value!r} is no number")
+        plain[name] = number if isinstance(number, int) else float(number)
+    return plain

@@ -1,0 +1,48 @@
+"""What all trials of a worker share: search space, task and data, each made on first use and kept."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+from search_spaces import SPACES, Architecture, Reference, SearchSpace
+from trainers.registries import TASKS
+from trainers.task import Data, Task
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Materials:
+    """Space, task and data of a study in this process."""
+
+    space_reference: Reference
+    task_reference: Reference
+
+    @cached_property
+    def space(self) -> SearchSpace:
+        """The search space."""
+        return cast(SearchSpace, self.space_reference.make(SPACES))
+
+    @cached_property
+    def task(self) -> Task:
+        """The task."""
+        return cast(Task, self.task_reference.make(TASKS))
+
+    @cached_property
+    def data(self) -> Data:
+        """The task's data, loaded once."""
+        return self.task.load()
+
+    def build(self, architecture: Architecture, seed: int) -> "torch.nn.Module":
+        """Build the network on the CPU, its weights drawn under ``seed``; torch's global state stays as it was."""
+        import torch
+
+        from trainers.seeds import derived
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derived(seed, "weights"))
+            network = self.space.build(architecture, self.task.signature)
+        if not isinstance(network, torch.nn.Module):
+            raise TypeError(f"the space's build() returned a {type(network).__name__}, not a torch.nn.Module")
+        return network

@@ -1,0 +1,1 @@
+"""How a trial is split over devices: plans, and one file an axis."""

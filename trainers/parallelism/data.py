@@ -1,0 +1,67 @@
+"""The data axis: every rank holds the network and a part of each batch (Ben-Nun and Hoefler 2018, 6.1)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import distributed, nn
+
+from trainers.parallelism.batch_norm import GlobalBatchNorm
+from trainers.parallelism.collectives import differing_ranks
+
+
+def apply(network: nn.Module, device: str) -> nn.Module:
+    """Wrap ``network`` so that gradients are averaged over ranks while the backward pass still runs."""
+    place = torch.device(device)
+    return nn.parallel.DistributedDataParallel(
+        network,
+        device_ids=[place] if place.type == "cuda" else None,
+        broadcast_buffers=False,
+        gradient_as_bucket_view=True,
+        static_graph=True,
+    )
+
+
+def gradient_weight(own: int, batch: int, ranks: int) -> float:
+    """Factor of a rank's mean loss that makes the average over ranks the mean over the ``batch`` samples."""
+    return own * ranks / batch
+
+
+def check_same(network: nn.Module, text: str, device: str) -> None:
+    """Raise RuntimeError where another rank has another network, or ``text`` (candidate, seed, settings)."""
+    shapes = [(name, tuple(value.shape), str(value.dtype)) for name, value in network.state_dict().items()]
+    others = differing_ranks(f"{text} {shapes}", device)
+    if others:
+        raise RuntimeError(
+            f"ranks {others} built another network than rank 0 (here: {text}); a space's build() must depend on "
+            "the architecture alone, and all ranks must run the same version of its code"
+        )
+
+
+def share_buffers(network: nn.Module) -> None:
+    """Give rank 0's buffers (running statistics) to all ranks."""
+    for buffer in network.buffers():
+        distributed.broadcast(buffer, 0)
+
+
+@contextmanager
+def idle(network: nn.Module) -> Iterator[None]:
+    """A forward pass of a rank that has no sample of the batch: it joins every collective and changes nothing."""
+    modules = [module for module in network.modules() if module.training]
+    for module in modules:
+        if isinstance(module, GlobalBatchNorm):
+            module.idle = True
+        else:
+            module.training = False
+    yield
+    for module in modules:
+        if isinstance(module, GlobalBatchNorm):
+            module.idle = False
+        else:
+            module.training = True
+
+
+def sum_over_ranks(values: torch.Tensor) -> torch.Tensor:
+    """Sum ``values`` over ranks, in place."""
+    distributed.all_reduce(values)
+    return values

@@ -1,0 +1,175 @@
+"""Runs the legs of one study in one process: the last step before a trainer, the same under every executor."""
+
+import errno
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from time import monotonic
+from typing import cast
+
+from search_spaces import Candidate, Infeasible
+from trainers.checkpoint import Checkpoint, CheckpointFolder, StorageError
+from trainers.context import Context, Halted, Recipe, Trainer
+from trainers.failure import Diverged, Failure, FailureKind
+from trainers.materials import Materials
+from trainers.measurement import Fidelity, Measurement
+from trainers.parallelism.plan import Plan
+from trainers.registries import TRAINERS
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Space, task, data and trainer of ``recipe`` are made on first use and kept for all its trials."""
+
+    recipe: Recipe
+
+    @cached_property
+    def materials(self) -> Materials:
+        """Space, task and data."""
+        return Materials(self.recipe.space, self.recipe.task)
+
+    @cached_property
+    def trainer(self) -> Trainer:
+        """The trainer, which may keep the last trial's model for its next leg."""
+        return cast(Trainer, self.recipe.trainer.make(TRAINERS))
+
+    def checkpoints(self, trial: int) -> CheckpointFolder:
+        """Where the checkpoints of ``trial`` are."""
+        return CheckpointFolder(self.recipe.folder / "trials" / f"{trial:05d}" / "checkpoints")
+
+    def run(
+        self,
+        candidate: Candidate,
+        *,
+        trial: int,
+        until: Fidelity,
+        seed: int,
+        emit: Callable[[Measurement], None],
+        plan: Plan = Plan(),  # noqa: B008 - frozen
+        attempt: int = 0,
+        source: tuple[int, Fidelity] | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        device: str = "cpu",
+        halted: Callable[[], bool] = lambda: False,
+        start: Fidelity = 0,
+        virtual: bool = False,
+    ) -> Failure | None:
+        """Run one rank of a leg to ``until``; return how it failed, or None.
+
+        The leg goes on from the trial's newest checkpoint up to ``until``, else from that of ``source`` (trial,
+        fidelity), else from 0. Where the checkpoint stands at ``until`` its measurement is emitted and nothing
+        trained. A ``virtual`` leg has no checkpoints and no clock: it goes on from ``start``. Of all exceptions only
+        KeyboardInterrupt passes.
+        """
+        context = None
+        try:
+            checkpoint = None if virtual else self._checkpoint(trial, until, source)
+            self._agree(checkpoint, world_size, device)
+            if checkpoint and checkpoint.fidelity == until:
+                if rank == 0:
+                    emit(checkpoint.measurement)
+                return None
+            context = Context(
+                recipe=self.recipe,
+                trial=trial,
+                until=until,
+                seed=seed,
+                emit=emit,
+                checkpoint=checkpoint,
+                checkpoints=None if virtual else self.checkpoints(trial),
+                attempt=attempt,
+                plan=plan,
+                rank=rank,
+                world_size=world_size,
+                device=device,
+                halted=halted,
+                clock=None if virtual else monotonic,
+                begin=start if virtual else 0,
+                materials=self.materials,
+            )
+            self._train(candidate, context)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return failure_of(error, context.stage if context else "load")
+        return None
+
+    def _checkpoint(self, trial: int, until: Fidelity, source: tuple[int, Fidelity] | None) -> Checkpoint | None:
+        """Return the trial's own newest checkpoint up to ``until``, else the source's; make the trial's folder."""
+        if not self.recipe.folder.is_dir():
+            raise StorageError(f"{self.recipe.folder}: the study's folder is gone, or this machine does not see it")
+        own = self.checkpoints(trial)
+        try:
+            own.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{own.path.parent}: the folder cannot be made ({error.strerror})") from error
+        found = own.newest(until)
+        if found or source is None:
+            return found
+        number, fidelity = source
+        if fidelity >= until:
+            raise ValueError(f"source = {source}: trial {trial} cannot go on from there to {until}, which is not above")
+        return self.checkpoints(number).newest(fidelity)
+
+    def _agree(self, checkpoint: Checkpoint | None, world_size: int, device: str) -> None:
+        """Raise StorageError where the ranks do not see the same checkpoint."""
+        if world_size == 1:
+            return
+        from trainers.parallelism.collectives import differing_ranks
+
+        start = checkpoint.fidelity if checkpoint else 0
+        others = differing_ranks(str(float(start)), device)
+        if others:
+            raise StorageError(
+                f"ranks {others} do not see the checkpoint that rank 0 goes on from (here: {start}); "
+                f"{self.recipe.folder} must be on storage that all nodes share"
+            )
+
+    def _train(self, candidate: Candidate, context: Context) -> None:
+        with context.during("start"):
+            trainer = self.trainer
+        if not callable(trainer):
+            raise ValueError(
+                f"trainer = {self.recipe.trainer.name!r} is a {type(trainer).__name__}; "
+                "a trainer is a function train(candidate, context), or a class whose objects are called so"
+            )
+        trainer(candidate, context)
+        if context.reached != context.until:
+            raise RuntimeError(
+                f"the trainer returned without having reported fidelity {context.until} (its last report: "
+                f"{context.reached}); call context.report(context.until, metrics) before it returns"
+            )
+
+
+def failure_of(error: BaseException, stage: str) -> Failure:
+    """Sort an exception into a kind of failure (DESIGN, "Outcomes")."""
+    kind = _kind(error)
+    if kind is FailureKind.STORAGE:
+        stage = "checkpoint"
+    return Failure.of(error, stage, kind)
+
+
+def _kind(error: BaseException) -> FailureKind:
+    if isinstance(error, Halted):
+        return FailureKind.CANCELLED
+    if isinstance(error, Infeasible):
+        return FailureKind.INFEASIBLE
+    if isinstance(error, Diverged):
+        return FailureKind.DIVERGED
+    if isinstance(error, StorageError) or (isinstance(error, OSError) and error.errno in _NO_SPACE):
+        return FailureKind.STORAGE
+    if isinstance(error, MemoryError) or _torch_out_of_memory(error):
+        return FailureKind.OUT_OF_MEMORY
+    return FailureKind.ERROR
+
+
+def _torch_out_of_memory(error: BaseException) -> bool:
+    """Whether torch ran out of a device's memory, or of the host's, which it tells by text only."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(error, RuntimeError):
+        return False
+    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error)
