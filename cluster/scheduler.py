@@ -83,6 +83,11 @@ class Scheduler:
         return self._launches(event.at)
 
     @property
+    def busy(self) -> bool:
+        """Whether a leg runs or waits for devices."""
+        return bool(self._running) or any(self._waiting)
+
+    @property
     def waiting(self) -> list[Leg]:
         """Legs that wait for devices, in the order in which they will be tried."""
         return [*self._waiting[0], *self._waiting[1]]

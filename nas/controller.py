@@ -7,9 +7,7 @@ writes all of it to the log, and only then executes the turn's commands.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from math import isfinite
-
-import numpy as np
+from math import inf, isfinite
 
 from cluster import (
     Command,
@@ -30,22 +28,19 @@ from cluster import (
     Submitted,
     Want,
 )
-from nas.budget import Budget
 from nas.errors import StorageError
 from nas.event_log import EventLog, Record
 from nas.fidelity import Continue, Verdict
-from nas.keys import KeyMaker
 from nas.outcomes import Retry, end_of, next_attempt
-from nas.proposal import EXHAUSTED, WAIT, Proposal
+from nas.retention import Retention
 from nas.search_state import SearchState
-from nas.static_stage import StaticStage
-from nas.study import Study, answers
-from nas.trial import Outcome, State, Trial
+from nas.source import Source, recorder
+from nas.study import Study
+from nas.trial import Outcome, Trial
 from trainers import Failure, FailureKind, Measurement, Plan, numbers_to_json
 
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 0.6
-_BARREN = 1_000
 
 Watch = Callable[[Study, Mapping[int, Measurement]], None]
 
@@ -64,7 +59,6 @@ class Settings:
     """What a controller is told once. ``plan`` is each leg's, ``timeout`` seconds of a trial's running time."""
 
     seed: int
-    budget: Budget
     plan: Plan = Plan()
     timeout: float | None = None
     max_same_errors: int = 20
@@ -83,9 +77,9 @@ class Controller:
         scheduler: Scheduler,
         executor: Executor,
         log: EventLog,
-        keys: KeyMaker,
-        static: StaticStage,
+        source: Source,
         settings: Settings,
+        retention: Retention,
         interrupted: Callable[[], int] = lambda: 0,
         watch: Watch = lambda study, live: None,
     ) -> None:
@@ -94,9 +88,10 @@ class Controller:
         self._scheduler = scheduler
         self._executor = executor
         self._log = log
-        self._keys = keys
-        self._static = static
+        self._record = recorder(log, state)
+        self._source = source
         self._settings = settings
+        self._retention = retention
         self._interrupted = interrupted
         self._watch = watch
         self._live: dict[int, Measurement] = {}
@@ -105,8 +100,6 @@ class Controller:
         self._over: str | None = None
         self._storage: str | None = None
         self._same_errors = False
-        self._resting = 0
-        self._in_flight = sorted(self._study.running(), key=lambda trial: trial.launch_order)
 
     # The loop -----------------------------------------------------------------------------------------------------
 
@@ -116,7 +109,7 @@ class Controller:
             self._record({"event": "opened", "at": self._executor.now(), **opened})
             self._take_up()
             self._finish_turn()
-            while self._study.active_count > self._resting and not self._interrupted() and self._storage is None:
+            while self._scheduler.busy and not self._interrupted() and self._storage is None:
                 self._turn(self._executor.poll(_POLL_SECONDS))
             return self._close()
         finally:
@@ -157,9 +150,7 @@ class Controller:
             return f"storage: {self._storage}", StorageError.exit_code
         if signal:
             return f"interrupted by signal {signal}", 128 + signal
-        reason = (
-            self._over or self._settings.budget.proposals_over(self._study) or "the strategy waits, and nothing runs"
-        )
+        reason = self._over or self._source.resting()
         if self._same_errors:
             return reason, 3
         if self._study.launched and not self._study.any_measured:
@@ -172,12 +163,9 @@ class Controller:
             if isinstance(command, Halt):
                 self._executor.execute(command)
         deadline = self._executor.now() + _GRACE_SECONDS
-        while self._study.running() and self._executor.now() < deadline:
-            events = self._executor.poll(0.1)
-            for event in events:
+        while self._scheduler.busy and self._executor.now() < deadline:
+            for event in self._executor.poll(0.1):
                 self._on_event(event)
-            if not events and not self._study.running():
-                break
         self._log.flush()
 
     # Events -------------------------------------------------------------------------------------------------------
@@ -189,13 +177,15 @@ class Controller:
         if isinstance(event, Reported):
             self._report(event.at, event.id, event.measurement)
             return
-        if isinstance(event, Finished | Failed):
-            self._live.pop(event.id.trial, None)
         following: Leg | None = None
-        if isinstance(event, Finished):
-            following = self._finish(event.at, self._study[event.id.trial], event.busy_seconds)
-        elif isinstance(event, Failed):
-            following = self._fail(event)
+        if isinstance(event, Finished | Failed):
+            trial = self._study[event.id.trial]
+            self._live.pop(trial.number, None)
+            if isinstance(event, Finished):
+                following = self._finish(event.at, trial, event.busy_seconds)
+            else:
+                following = self._fail(event)
+            self._retention.look(self._study, trial)
         self._obey(self._scheduler.handle(event))
         if following is not None:
             self._submit(event.at, following)
@@ -271,108 +261,51 @@ class Controller:
         attempt = next_attempt(trial, failure, Plan.parse(trial.plan), self._executor.cluster.devices)
         if isinstance(attempt, Retry):
             self._record({**record, "then": "retry", "plan": str(attempt.plan)})
-            if failure.kind in (FailureKind.CANCELLED, FailureKind.STORAGE):
-                self._resting += 1  # until a resume
-                return None
-            return self._leg(trial, promoted=True)
+            rests = failure.kind in (FailureKind.CANCELLED, FailureKind.STORAGE)  # until a resume
+            return None if rests else self._leg(trial, promoted=True)
         self._record({**record, "then": "ended", "outcome": end_of(failure).value})
-        self._check_same_errors()
+        self._check_same_errors(trial)
         return None
 
-    def _check_same_errors(self) -> None:
+    def _check_same_errors(self, trial: Trial) -> None:
         same = self._study.same_errors
         limit = self._settings.max_same_errors if self._study.any_measured else min(3, self._settings.max_same_errors)
         if same >= limit and self._over is None:
             self._same_errors = True
-            self._over = f"same error in {same} trials in a row"
+            error = trial.failures[-1]
+            self._over = f"same error in {same} trials in a row: {error.error}: {error.message}"
             self._obey(self._scheduler.handle(Ended(self._executor.now(), Halting.STOP)))
 
     # Legs ---------------------------------------------------------------------------------------------------------
 
     def _take_up(self) -> None:
-        """Submit again what a killed session had submitted, in the same order."""
+        """Submit again what a killed session had submitted, in the same order.
+
+        A leg whose measurement is on record has nothing left to run: it is finished here.
+        """
         now = self._executor.now()
-        done = [trial for trial in self._in_flight if trial.fidelity >= trial.until]
+        active = sorted(self._study.active(), key=lambda trial: trial.launch_order if trial.broken_off else inf)
+        done = [trial for trial in active if trial.broken_off and trial.fidelity >= trial.until]
         following = [self._finish(now, trial, trial.rungs[trial.until].seconds) for trial in done]
-        order = [trial for trial in self._in_flight if trial not in done]
-        order += [trial for trial in self._study.active() if trial not in self._in_flight]
-        legs = [self._leg(trial, promoted=trial.leg > 0 or trial.launches > 0) for trial in order]
-        for leg in [*legs, *filter(None, following)]:
+        for trial in active:
+            if trial not in done:
+                since = trial.leg_since if trial.broken_off else None
+                self._submit(now, self._leg(trial, promoted=trial.launches > 0, since=since))
+        for leg in filter(None, following):
             self._submit(now, leg)
         self._obey(self._scheduler.handle(Ready(now)))
 
     def _fill(self) -> None:
-        """Ask for as many legs as the scheduler wants: promotions first, then proposals."""
+        """Ask for as many legs as the scheduler wants."""
         while self._wanted > 0 and self._over is None and self._storage is None and not self._interrupted():
-            leg = self._next_leg()
-            if leg is None:
+            trial = self._source.next(self._executor.now())
+            self._over = self._source.over
+            if trial is None:
                 return
-            self._submit(self._executor.now(), leg)
+            self._submit(self._executor.now(), self._leg(trial, promoted=trial.leg > 0))
 
-    def _next_leg(self) -> Leg | None:
-        self._over = self._settings.budget.over(self._study)
-        if self._over is not None:
-            return None
-        promotion = self._state.rule.promote()
-        if promotion is not None:
-            number, until = promotion
-            self._record({"event": "promoted", "at": self._executor.now(), "trial": number, "until": until})
-            return self._leg(self._study[number], promoted=True)
-        while self._settings.budget.proposals_over(self._study) is None:
-            if self._study.barren >= _BARREN:
-                self._over = f"exhausted: {_BARREN} proposals in a row were duplicates or infeasible"
-                return None
-            number = len(self._study)
-            rng = np.random.default_rng([self._settings.seed, number])
-            proposal = self._state.strategy.ask(self._study.pending(), rng)
-            if proposal is WAIT:
-                return None
-            if proposal is EXHAUSTED:
-                self._over = "exhausted: the strategy has nothing left to propose"
-                return None
-            assert isinstance(proposal, Proposal)
-            if self._propose(number, proposal):
-                return self._leg(self._study[number])
-        return None
-
-    def _propose(self, number: int, proposal: Proposal) -> bool:
-        """Put a proposal on record; whether it is to be launched."""
-        bracket, until = self._state.rule.first(proposal)
-        candidate = proposal.candidate
-        record: Record = {
-            "event": "proposed",
-            "at": self._executor.now(),
-            "trial": number,
-            "architecture": candidate.architecture.plain(),
-            "hyperparameters": candidate.hyperparameters.plain(),
-            "key": self._keys.key(candidate),
-            "operator": proposal.operator,
-            "bracket": bracket,
-            "until": until,
-        }
-        optional = {
-            "parents": proposal.parents,
-            "start_from": proposal.start_from,
-            "notes": proposal.notes,
-            "fitted_on": proposal.fitted_on,
-        }
-        record.update((name, value) for name, value in optional.items() if value not in (None, ()))
-        known = self._study.known(record["key"])
-        if known is not None and (answers(known, until) or known.state in (State.WAITING, State.RUNNING)):
-            self._record({**record, "verdict": "duplicate", "of": known.number})
-            return False
-        verdict = self._static.judge(candidate)
-        if verdict.metrics:
-            record["static"] = numbers_to_json(verdict.metrics)
-        if verdict.reason:
-            self._record({**record, "verdict": "infeasible", "reason": verdict.reason})
-            return False
-        self._record(record)
-        return True
-
-    def _leg(self, trial: Trial, promoted: bool = False) -> Leg:
+    def _leg(self, trial: Trial, promoted: bool = False, since: float | None = None) -> Leg:
         timeout = self._settings.timeout
-        launched_before = trial.attempt >= 0
         return Leg(
             id=LegId(trial.number, trial.leg, trial.attempt + 1),
             candidate=trial.proposal.candidate,
@@ -383,7 +316,7 @@ class Controller:
             source=trial.proposal.start_from,
             promoted=promoted,
             time_limit=None if timeout is None else max(timeout - trial.busy_seconds, 0.1),
-            since=trial.leg_since if launched_before else None,
+            since=since,
         )
 
     def _submit(self, at: float, leg: Leg) -> None:
@@ -415,10 +348,6 @@ class Controller:
             if leg.since is not None:
                 record["since"] = leg.since
             self._record(record)
-
-    def _record(self, record: Record) -> None:
-        self._log.append(record)
-        self._state.apply(record)
 
 
 def trial_seed(seed: int, trial: int) -> int:

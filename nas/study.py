@@ -81,11 +81,6 @@ class Study:
         """Trials that are waiting or running, in the order in which their legs were submitted."""
         return list(self._active.values())
 
-    @property
-    def active_count(self) -> int:
-        """How many trials are waiting or running."""
-        return len(self._active)
-
     def running(self) -> list[Trial]:
         """Trials that hold devices."""
         return [trial for trial in self._active.values() if trial.state is State.RUNNING]
@@ -186,7 +181,7 @@ class Study:
         for trial in self._active.values():
             if trial.state is State.RUNNING:
                 self._release(trial, record["at"])
-                trial.state = State.WAITING
+                trial.state, trial.broken_off = State.WAITING, True
         for trial in self._paused.values():
             trial.state, trial.outcome = State.PAUSED, None
 
@@ -249,7 +244,7 @@ class Study:
             self._legs_launched += 1
             trial.leg_since, trial.launch_order = record["at"], self._legs_launched
         trial.attempt = record["attempt"]
-        trial.state = State.RUNNING
+        trial.state, trial.broken_off = State.RUNNING, False
         trial.launched_at = record["at"]
         trial.plan = record["plan"]
         trial.devices = sum(count for _, count in record["on"])
@@ -273,6 +268,7 @@ class Study:
     def _on_finished(self, record: Record) -> None:
         trial = self._trials[record["trial"]]
         self._release(trial, record["at"])
+        trial.broken_off = False
         trial.busy_seconds += record["busy"]
         self.busy_seconds += record["busy"] * trial.devices
         if record["then"] == "promoted":

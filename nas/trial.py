@@ -40,13 +40,14 @@ class Outcome(StrEnum):
         return self in (Outcome.INFEASIBLE, Outcome.DIVERGED, Outcome.OUT_OF_MEMORY)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Trial:
     """One evaluation of a candidate. Changed by `Study.apply` alone; read it everywhere else.
 
     ``rungs`` holds a Measurement per fidelity reached, its metrics joined with the static ones (``parameters``).
     ``until`` is the fidelity that the current leg runs to, ``attempt`` its last launch (-1: not launched yet),
-    ``leg_since`` and ``launch_order`` say when it was first launched. Seconds are the executor's.
+    ``leg_since`` and ``launch_order`` say when it was first launched, ``broken_off`` that its session died while it ran.
+    Seconds are the executor's.
     """
 
     number: int
@@ -65,6 +66,7 @@ class Trial:
     launches: int = 0
     launch_order: int = 0
     leg_since: float = 0.0
+    broken_off: bool = False
     plan: str = ""
     devices: int = 0
     launched_at: float | None = None

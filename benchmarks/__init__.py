@@ -1,0 +1,1 @@
+"""Figures that the product is judged by; run from the checkout, not installed."""

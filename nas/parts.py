@@ -1,0 +1,149 @@
+"""From a configuration to the objects that it describes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cluster import ClusterSpec, Executor, Node, Scheduler
+from cluster.inline import InlineExecutor
+from cluster.simulated import SimulatedExecutor
+from nas.budget import Budget
+from nas.config import SearchConfig
+from nas.controller import Controller, Settings, Watch
+from nas.errors import CapacityError, ConfigError
+from nas.event_log import EventLog
+from nas.fidelity import RULES
+from nas.keys import KeyMaker
+from nas.retention import Retention
+from nas.search_state import SearchState
+from nas.source import Source, recorder
+from nas.static_stage import StaticStage
+from nas.strategies import STRATEGIES
+from nas.study import Study
+from search_spaces import CandidateSpace, Registry, SearchSpace, hyperparameter_domain
+from trainers import Plan, Recipe
+from trainers.materials import Materials
+
+CLOSE_SECONDS = 3.5
+_SIMULATED_DEVICES = 8
+_GIB = 2**30
+
+
+def make_recipe(config: SearchConfig, folder: Path) -> Recipe:
+    """What the legs of a study in ``folder`` share."""
+    return Recipe(
+        space=config.reference("space"),
+        task=config.reference("task"),
+        trainer=config.reference("trainer"),
+        maximum=config.fidelity.max,
+        folder=folder.resolve(),
+        bounds=config.bounds,
+        settings=config.trainer,
+    )
+
+
+def make_executor(
+    config: SearchConfig, recipe: Recipe, plan: Plan, origin: float, interrupted: Callable[[], int]
+) -> Executor:
+    """Start the executor; its clock goes on from ``origin``. Raises CapacityError where ``plan`` can never fit."""
+    cluster = config.cluster
+    executor: Executor
+    if cluster.executor == "inline":
+        executor = InlineExecutor(recipe, origin, lambda: bool(interrupted()))
+    elif cluster.executor == "simulated":
+        devices = cluster.max_devices or _SIMULATED_DEVICES
+        executor = SimulatedExecutor(recipe, ClusterSpec((Node("simulated", devices),)), origin)
+    else:
+        from cluster.ray_backend import RayExecutor
+
+        executor = RayExecutor(recipe, cluster.address, cluster.max_devices, origin)
+    devices = executor.cluster.devices
+    if plan.width > devices:
+        executor.close(CLOSE_SECONDS)
+        raise CapacityError(
+            f"plan {plan} takes {plan.width} devices, the cluster has {devices}; choose a narrower plan or add machines"
+        )
+    return executor
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The objects that a configuration describes."""
+
+    config: SearchConfig
+    folder: Path
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """What all legs share."""
+        return make_recipe(self.config, self.folder)
+
+    @cached_property
+    def materials(self) -> Materials:
+        """Space and task."""
+        return Materials(self.recipe.space, self.recipe.task)
+
+    @cached_property
+    def space(self) -> SearchSpace:
+        """The search space."""
+        return self.materials.space
+
+    @cached_property
+    def candidates(self) -> CandidateSpace:
+        """The space and the hyperparameters, as strategies see them."""
+        table = self.config.hyperparameters
+        return CandidateSpace(self.space, hyperparameter_domain(table) if table else None)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of each trial; one device where it is left to us."""
+        return self.config.plan or Plan()
+
+    def state(self) -> SearchState:
+        """An empty study with its rule and strategy."""
+        objectives = self.config.declared_objectives
+        fidelity = self.config.fidelity
+        rule = _factory(RULES, fidelity.rule)(objectives, fidelity.min, fidelity.max, fidelity.eta)
+        strategy = _factory(STRATEGIES, self.config.search.strategy)(
+            self.candidates, objectives, **self.config.strategy
+        )
+        return SearchState(Study(self.folder), rule, strategy)
+
+    def check_schema(self, recorded: Mapping[str, Any]) -> None:
+        """Raise ConfigError where the space is not the one of the record any more."""
+        if self.candidates.schema() != recorded:
+            raise ConfigError(
+                f"search.space = {self.recipe.space.name!r} declares other decisions than the study in {self.folder} "
+                "was made with; restore that version of the space, or start a new study"
+            )
+
+    def executor(self, origin: float, interrupted: Callable[[], int]) -> Executor:
+        """Start the executor."""
+        return make_executor(self.config, self.recipe, self.plan, origin, interrupted)
+
+    def controller(
+        self, state: SearchState, executor: Executor, log: EventLog, interrupted: Callable[[], int], watch: Watch
+    ) -> Controller:
+        """Put the parts together."""
+        search, cluster = self.config.search, self.config.cluster
+        budget = Budget(search.trials, search.hours, search.device_hours, search.target)
+        named = frozenset([*self.config.objectives, *self.config.constraints])
+        keys = KeyMaker(self.space, self.recipe.task.name, search.merge or "canonical")
+        static = StaticStage(self.space, lambda: self.materials.task.signature, named, self.config.bounds)
+        return Controller(
+            state=state,
+            scheduler=Scheduler(executor.cluster, cluster.max_concurrent, cluster.max_devices, self.plan.width),
+            executor=executor,
+            log=log,
+            source=Source(state, recorder(log, state), keys, static, budget, search.seed),
+            settings=Settings(search.seed, self.plan, self.config.trial.timeout, search.max_same_errors),
+            interrupted=interrupted,
+            retention=Retention(self.folder, self.config.study.keep_gib * _GIB),
+            watch=watch,
+        )
+
+
+def _factory(registry: Registry, code: Any) -> Any:
+    return registry.load(code) if isinstance(code, str) else code

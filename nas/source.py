@@ -1,0 +1,120 @@
+"""Where legs come from: a promotion first, else a new proposal, on record before anything runs."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from nas.budget import Budget
+from nas.event_log import EventLog, Record
+from nas.keys import KeyMaker
+from nas.proposal import EXHAUSTED, Proposal
+from nas.search_state import SearchState
+from nas.static_stage import StaticStage
+from nas.study import answers
+from nas.trial import State, Trial
+from trainers import numbers_to_json
+
+Recorder: TypeAlias = Callable[[Record], None]
+
+_BARREN = 1_000
+
+
+def recorder(log: EventLog, state: SearchState) -> Recorder:
+    """Put a record into the log's turn and fold it into the state: the one way in which a search changes."""
+
+    def record(entry: Record) -> None:
+        log.append(entry)
+        state.apply(entry)
+
+    return record
+
+
+class Source:
+    """Asks the fidelity rule, then the strategy, within the budget.
+
+    A proposal whose key the record answers, or whose trial is under way, is a duplicate; one that the static stage
+    refuses is infeasible. Both are recorded and the strategy is asked again; ``over`` says why nothing comes any more.
+    """
+
+    def __init__(
+        self, state: SearchState, record: Recorder, keys: KeyMaker, static: StaticStage, budget: Budget, seed: int
+    ) -> None:
+        self._state = state
+        self._study = state.study
+        self._record = record
+        self._keys = keys
+        self._static = static
+        self._budget = budget
+        self._seed = seed
+        self.over: str | None = None
+
+    def next(self, at: float) -> Trial | None:
+        """The trial that should have a leg now; None where there is none (now, or, with ``over``, any more)."""
+        self.over = self._budget.over(self._study)
+        if self.over is not None:
+            return None
+        promotion = self._state.rule.promote()
+        if promotion is not None:
+            number, until = promotion
+            self._record({"event": "promoted", "at": at, "trial": number, "until": until})
+            return self._study[number]
+        while self.over is None and self._budget.proposals_over(self._study) is None:
+            proposal = self._ask()
+            if proposal is None:
+                return None
+            trial = self._propose(at, proposal)
+            if trial.state is State.WAITING:
+                return trial
+        return None
+
+    def resting(self) -> str:
+        """Why nothing came, in words, where ``over`` does not say it."""
+        return self._budget.proposals_over(self._study) or "the strategy waits, and nothing runs"
+
+    def _ask(self) -> Proposal | None:
+        if self._study.barren >= _BARREN:
+            self.over = f"exhausted: {_BARREN:,} proposals in a row were duplicates or infeasible"
+            return None
+        rng = np.random.default_rng([self._seed, len(self._study)])
+        answer = self._state.strategy.ask(self._study.pending(), rng)
+        if answer is EXHAUSTED:
+            self.over = "exhausted: the strategy has nothing left to propose"
+        return answer if isinstance(answer, Proposal) else None
+
+    def _propose(self, at: float, proposal: Proposal) -> Trial:
+        number = len(self._study)
+        record = self._proposed(at, number, proposal)
+        known = self._study.known(record["key"])
+        if known is not None and (answers(known, record["until"]) or known.state in (State.WAITING, State.RUNNING)):
+            self._record({**record, "verdict": "duplicate", "of": known.number})
+            return self._study[number]
+        verdict = self._static.judge(proposal.candidate)
+        if verdict.metrics:
+            record["static"] = numbers_to_json(verdict.metrics)
+        if verdict.reason:
+            record |= {"verdict": "infeasible", "reason": verdict.reason}
+        self._record(record)
+        return self._study[number]
+
+    def _proposed(self, at: float, number: int, proposal: Proposal) -> Record:
+        bracket, until = self._state.rule.first(proposal)
+        candidate = proposal.candidate
+        record: Record = {
+            "event": "proposed",
+            "at": at,
+            "trial": number,
+            "architecture": candidate.architecture.plain(),
+            "hyperparameters": candidate.hyperparameters.plain(),
+            "key": self._keys.key(candidate),
+            "operator": proposal.operator,
+            "bracket": bracket,
+            "until": until,
+        }
+        if proposal.parents:
+            record["parents"] = proposal.parents
+        for name in ("start_from", "notes", "fitted_on"):
+            value = getattr(proposal, name)
+            if value is not None:
+                record[name] = value
+        return record
