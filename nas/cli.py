@@ -1,0 +1,271 @@
+"""The command ``nas``. Heavy packages are imported inside commands, so that help and errors come at once."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from nas.controller import Ending, Watch
+    from nas.study import Study
+
+app = typer.Typer(
+    name="nas",
+    help="Neural architecture search on Ray: search, resume, look at, retrain and export.",
+    epilog="Exit codes: 0 done, 1 a fault of nas, 2 configuration, 3 all trials failed, 4 storage, "
+    "5 the cluster cannot hold it, 130 and 143 signals. NAS_TRACEBACK=1 shows where an error came from.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The study's folder.", show_default=False)]
+Json = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Also write the answer as JSON (docs/json.md).")
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Set a key of the configuration; may be repeated."),
+]
+TrialNumber = Annotated[
+    int | None, typer.Option("--trial", metavar="N", min=0, help="Which trial.", show_default="the best")
+]
+
+
+def main() -> None:
+    """Entry point of the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a locale without our characters must not end a search
+    with _errors():
+        app()
+
+
+@app.command()
+def search(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Configuration (TOML).", show_default="the main job: digits"),
+    ] = None,
+    settings: Set = None,
+    trials: Annotated[int | None, typer.Option(help="Short for --set search.trials.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Short for --set search.hours.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Short for --set search.seed.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="Where the study is kept.", show_default="under runs/")
+    ] = None,
+    json: Json = None,
+) -> None:
+    """Search for networks, from a configuration or none, and report."""
+    from nas.api import fresh_folder
+    from nas.config_text import load_config
+    from nas.errors import ConfigError
+    from nas.event_log import FILE
+
+    short = {"trials": trials, "hours": hours, "seed": seed}
+    overrides = [*(settings or ()), *(f"search.{key}={value}" for key, value in short.items() if value is not None)]
+    config = load_config(file, overrides)
+    folder = folder or fresh_folder()
+    if (folder / FILE).exists():
+        raise ConfigError(f"--dir {folder}: this folder holds a study; go on with it by: nas resume {folder}")
+
+    def run(watch: "Watch") -> "Ending":
+        from nas.session import run as session_run
+
+        return session_run(config, folder, watch)
+
+    _run(run, folder, json)
+
+
+@app.command()
+def resume(folder: Folder, settings: Set = None, json: Json = None) -> None:
+    """Go on with a study, also with one that was killed; with larger budgets also with one that had ended."""
+    from nas.config import SearchConfig
+    from nas.config_check import check
+    from nas.config_text import with_settings
+
+    def change(plain: dict[str, Any]) -> dict[str, Any]:
+        new = with_settings(plain, settings or ())
+        check(SearchConfig.from_plain(new))
+        return new
+
+    def run(watch: "Watch") -> "Ending":
+        from nas.session import resume as session_resume
+
+        return session_resume(folder, change, watch=watch)
+
+    _run(run, folder, json)
+
+
+def _run(run: Callable[["Watch"], "Ending"], folder: Path, json: Path | None) -> None:
+    """Run a session under the progress line, then leave summary, report and answer."""
+    from rich.console import Console
+
+    from nas.answers import study_answer, write_json
+    from nas.display import Progress
+    from nas.summary import write_summary
+    from nas.tables import ending as print_ending
+
+    console = Console()
+    console.print(f"study: {folder}", highlight=False, soft_wrap=True)
+    with Progress(console) as progress:
+        ended = run(progress)
+    write_summary(ended.study)
+    if json:
+        write_json(json, {"folder": str(folder), **study_answer(ended.study)})
+    if ended.exit_code <= 128:
+        from nas.report import write_report
+
+        write_report(folder)
+    print_ending(console, ended.study, ended.reason, ended.exit_code, folder)
+    raise typer.Exit(ended.exit_code)
+
+
+@app.command()
+def status(folder: Folder, json: Json = None) -> None:
+    """Say where a study stands."""
+    from nas.answers import status_answer
+    from nas.lock import owner
+    from nas.tables import status as print_status
+
+    study, writer = _load(folder), owner(folder)
+    _answer(json, {"folder": str(folder), **status_answer(study, writer)})
+    print_status(_console(), study, f"process {writer['pid']} on {writer['host']}" if writer else None)
+
+
+@app.command()
+def best(folder: Folder, json: Json = None) -> None:
+    """Show the best trial of a study."""
+    from nas.answers import trial_answer
+    from nas.choosing import choose
+    from nas.tables import chosen
+
+    study = _load(folder)
+    trial = choose(study)
+    _answer(json, {"folder": str(folder), "best": trial_answer(study, trial)})
+    _console().print(chosen(study, trial))
+
+
+@app.command()
+def report(
+    folder: Folder,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to.", show_default="report.html in the study's folder")
+    ] = None,
+    json: Json = None,
+) -> None:
+    """Write the report of a study: one HTML page that needs no network."""
+    from nas.report import write_report
+
+    path = write_report(folder, out)
+    _answer(json, {"folder": str(folder), "report": str(path)})
+    _console().print(f"report: {path}", soft_wrap=True)
+
+
+@app.command()
+def retrain(
+    folder: Folder,
+    trial: TrialNumber = None,
+    seeds: Annotated[int, typer.Option(metavar="K", min=1, help="How often, each with a seed of its own.")] = 1,
+    plan: Annotated[
+        str | None, typer.Option(metavar="PLAN", help='How it is split, as "data=2".', show_default="the study's")
+    ] = None,
+    json: Json = None,
+) -> None:
+    """Train a trial's network anew on all data but the test split, and measure it there."""
+    from nas.answers import retrain_answer
+    from nas.retrain import retrain as train
+    from nas.tables import retrained
+
+    console = _console()
+    result = train(folder, trial, seeds, plan, lambda line: console.print(line, soft_wrap=True))
+    _answer(json, {"folder": str(folder), **retrain_answer(result)})
+    retrained(console, result)
+
+
+@app.command()
+def export(
+    folder: Folder,
+    trial: TrialNumber = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to.", show_default="export/ in the study's folder")
+    ] = None,
+    json: Json = None,
+) -> None:
+    """Export a trial's weights (safetensors) and architecture; they are loaded back and compared first."""
+    from nas.exporting import export_trial
+    from nas.tables import lines
+
+    exported = export_trial(folder, trial, out)
+    _answer(json, {"folder": str(folder), **exported.plain()})
+    lines(_console(), [(name, str(value)) for name, value in exported.plain().items()])
+
+
+@app.command()
+def spaces(json: Json = None) -> None:
+    """List the search spaces that are installed."""
+    from nas.listing import spaces as list_spaces
+    from nas.tables import spaces as print_spaces
+
+    found = list_spaces()
+    _answer(json, {"spaces": found})
+    print_spaces(_console(), found)
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def _load(folder: Path) -> "Study":
+    from nas.study import load
+
+    return load(folder)
+
+
+def _answer(path: Path | None, answer: dict[str, Any]) -> None:
+    if path:
+        from nas.answers import FORM, write_json
+
+        write_json(path, {"form": FORM, **answer})
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Turn an exception into one short paragraph on stderr and the exit code of its kind."""
+    try:
+        yield
+    except (KeyboardInterrupt, typer.Abort):
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went; say no more
+        raise SystemExit(0) from None
+    except Exception as error:
+        if os.environ.get("NAS_TRACEBACK") == "1":
+            raise
+        text, exit_code = _told(error)
+        typer.secho(text, fg=typer.colors.RED, err=True)
+        raise SystemExit(exit_code) from None
+
+
+def _told(error: Exception) -> tuple[str, int]:
+    from nas.errors import NasError
+
+    if isinstance(error, NasError):
+        return str(error), error.exit_code
+    from cluster.installation import InstallationError
+    from search_spaces import UnknownPluginError
+
+    if isinstance(error, InstallationError | UnknownPluginError):
+        return str(error), 2
+    return (
+        f"nas failed: {type(error).__name__}: {error}\nThis is a fault of nas. "
+        "Run again with NAS_TRACEBACK=1 to see where, and report it.",
+        1,
+    )

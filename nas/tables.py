@@ -1,0 +1,157 @@
+"""Answers as people read them on a terminal: the front, the trials, how a search ended and what can follow."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nas.display import budgets_of, counted, duration, number, time_left
+from nas.study import Study
+from nas.trial import Outcome, Trial
+
+if TYPE_CHECKING:
+    from nas.retrain import RetrainResult
+
+_ROWS = 20
+
+
+def ending(console: Console, study: Study, reason: str, exit_code: int, folder: Path) -> None:
+    """Print how a search ended: the numbers, the front, where everything is, what to do next."""
+    console.print()
+    console.print(*front(study), sep="\n")
+    console.print(headline(study))
+    console.print(Text(f"ended: {reason}"), style="default" if exit_code == 0 else "red", soft_wrap=True)
+    console.print()
+    lines(console, [("study", str(folder)), ("report", str(folder / "report.html"))])
+    if exit_code == 0 and study.best() is not None:
+        lines(console, [("next", f"nas retrain {folder} --seeds 3"), ("", f"nas export {folder}")])
+    else:
+        lines(console, [("next", f"nas resume {folder}")])
+
+
+def lines(console: Console, pairs: Sequence[tuple[str, str]]) -> None:
+    """Print names and values in two columns; values are never wrapped, so that they can be copied."""
+    width = max(len(name) for name, _ in pairs)
+    for name, value in pairs:
+        console.print(Text.assemble((name.rjust(max(width, 6)), "dim"), "  ", value), soft_wrap=True)
+
+
+def headline(study: Study) -> Text:
+    """A study in one line of numbers."""
+    counts = study.counts()
+    outcomes = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts.items()))
+    beside = f"; {study.rejected:,} rejected, {counted(study.duplicates, 'duplicate')}" if len(study) else ""
+    hours = study.allocated_seconds() / 3600
+    return Text(
+        f"{counted(study.launched, 'trial')} ({outcomes or 'none launched'}{beside}) "
+        f"in {duration(study.seconds)}, {number(hours)} device-hours"
+    )
+
+
+def front(study: Study, limit: int = _ROWS) -> list[RenderableType]:
+    """The Pareto front as a table, the best by the first objective on top."""
+    trials = study.front()
+    if not trials:
+        return [Text("No trial met all constraints yet: there is no front.", style="yellow")]
+    best = study.best()
+    highest = number(study.highest())
+    unit = (study.config or study.header["config"])["fidelity"]["unit"]
+    several = len(study.objectives.objectives) > 1
+    title = f"Pareto front at {highest} {unit}s" if several else f"Best at {highest} {unit}s"
+    table = trial_table(study, trials[:limit], title, best)
+    more = [Text(f"... and {len(trials) - limit} more", style="dim")] if len(trials) > limit else []
+    return [table, *more]
+
+
+def trial_table(study: Study, trials: Sequence[Trial], title: str, best: Trial | None = None) -> Table:
+    """Trials with their objectives and candidates."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("trial", justify="right", no_wrap=True)
+    names = [objective.name for objective in study.objectives.objectives]
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("candidate", overflow="fold", style="dim")
+    for trial in trials:
+        values = [number(trial.metrics[name]) if name in trial.metrics else "-" for name in names]
+        style = "bold green" if trial is best else None
+        table.add_row(str(trial.number), *values, Text(str(trial.proposal.candidate)), style=style)
+    return table
+
+
+def status(console: Console, study: Study, writer: str | None) -> None:
+    """Print where a study stands."""
+    console.print(headline(study))
+    if study.closed is not None:
+        console.print(Text(f"ended: {study.closed}"), soft_wrap=True)
+    elif writer:
+        left = time_left(study, budgets_of(study))
+        console.print(Text(f"being written by {writer}; {left}"), soft_wrap=True)
+        for trial in study.running():
+            console.print(Text(f"  trial {trial.number} runs to {number(trial.until)} under {trial.plan}"))
+    else:
+        console.print(Text(f"not ended, and nobody writes it; go on with: nas resume {study.folder}"), soft_wrap=True)
+    for line in failures(study):
+        console.print(line, soft_wrap=True)
+    console.print(*front(study), sep="\n")
+
+
+def failures(study: Study) -> list[Text]:
+    """One line for each outcome that is a failure: how many trials, and the last message."""
+    found: dict[Outcome, list[Trial]] = {}
+    for trial in study.trials():
+        if trial.outcome and (trial.outcome.failed or trial.outcome.infeasible) and trial.launches:
+            found.setdefault(trial.outcome, []).append(trial)
+    return [_failure(outcome, trials) for outcome, trials in found.items()]
+
+
+def _failure(outcome: Outcome, trials: list[Trial]) -> Text:
+    last, name = trials[-1], outcome.value.replace("_", " ")
+    return Text(f"{len(trials)} {name}, last trial {last.number}: {first_line(last)}", style="yellow")
+
+
+def first_line(trial: Trial) -> str:
+    """The first line of a trial's reason."""
+    return (trial.reason.strip() or "no reason given").splitlines()[0]
+
+
+def chosen(study: Study, trial: Trial) -> Group:
+    """One trial in full."""
+    table = Table(show_header=False, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    candidate = trial.proposal.candidate
+    table.add_row("trial", str(trial.number))
+    for name, value in trial.metrics.items():
+        table.add_row(name, number(value))
+    table.add_row("fidelity", number(trial.fidelity))
+    table.add_row("key", trial.key)
+    for name, option in [*candidate.architecture.items(), *candidate.hyperparameters.items()]:
+        table.add_row(name, Text(str(option)))
+    return Group(table)
+
+
+def retrained(console: Console, result: "RetrainResult") -> None:
+    """Print what a retrained trial reaches on the test split."""
+    several = len(result.metrics) > 1
+    pairs = [
+        (name, f"{number(mean)} +- {number(result.standard_error[name])}" if several else number(mean))
+        for name, mean in result.mean.items()
+    ]
+    lines(console, [("trial", str(result.trial)), *pairs, ("weights", str(result.folder))])
+
+
+def spaces(console: Console, found: Sequence[dict[str, Any]]) -> None:
+    """Print the installed search spaces."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, justify in (("space", "left"), ("architectures", "right"), ("source", "left"), ("description", "left")):
+        table.add_column(name, justify=justify, no_wrap=name != "description")  # type: ignore[arg-type]
+    for space in found:
+        if "error" in space:
+            table.add_row(space["name"], "-", space["source"], Text(space["error"], style="red"))
+        else:
+            size = "more than 2^63" if space["size"] is None else f"{space['size']:,}"
+            table.add_row(space["name"], size, space["source"], Text(space["description"]))
+    console.print(table)
