@@ -1,0 +1,57 @@
+"""Checks of the arguments that the built-in spaces take from configuration."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from search_spaces.layout import nearest
+
+
+def int_range(name: str, value: Any, least: int) -> tuple[int, int]:
+    """A pair (low, high) of ints, ``least`` or more; one int stands for both."""
+    pair = (value, value) if _is_int(value) else value
+    if not isinstance(pair, Sequence) or len(pair) != 2 or not all(map(_is_int, pair)):
+        raise ValueError(f"{name} = {value!r} must be a pair of ints, low and high")
+    low, high = pair
+    if not least <= low <= high:
+        raise ValueError(f"{name} = {value!r}: low must be at least {least}, and high at least low")
+    return low, high
+
+
+def ints(name: str, value: Any, least: int = 1) -> list[int]:
+    """A list of different ints, ``least`` or more, in increasing order."""
+    options = [value] if _is_int(value) else value
+    if not isinstance(options, Sequence) or not options or not all(_is_int(item) and item >= least for item in options):
+        raise ValueError(f"{name} = {value!r} must list ints of at least {least}")
+    return sorted(options)
+
+
+def names(name: str, value: Any, known: Sequence[str]) -> list[str]:
+    """A list of names out of ``known``."""
+    options = [value] if isinstance(value, str) else value
+    if not isinstance(options, Sequence) or not options:
+        raise ValueError(f"{name} = {value!r} must list at least one of {', '.join(known)}")
+    for option in options:
+        if option not in known:
+            raise ValueError(f"{name}: {option!r} is not known; {nearest(option, dict.fromkeys(known))}")
+    return list(options)
+
+
+def rates(name: str, value: Any) -> list[float]:
+    """A list of rates from 0 to below 1, in increasing order."""
+    options = value if isinstance(value, Sequence) else [value]
+    for option in options:
+        if isinstance(option, bool) or not isinstance(option, int | float) or not 0 <= option < 1:
+            raise ValueError(f"{name}: {option!r} must be a rate of at least 0 and below 1")
+    return sorted(map(float, options))
+
+
+def flags(name: str, value: Any) -> list[bool]:
+    """A list of True, False or both."""
+    options = [value] if isinstance(value, bool) else value
+    if not isinstance(options, Sequence) or not all(isinstance(option, bool) for option in options):
+        raise ValueError(f"{name} = {value!r} must list true, false or both")
+    return list(options)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

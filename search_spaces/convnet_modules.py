@@ -1,0 +1,139 @@
+"""Networks of the space `convnet`.
+
+Plain and depthwise separable convolutions (Sifre and Mallat 2014; Chollet 2017, without an activation between
+the two), residual layers as in He et al. 2016 with the average-pooled shortcut of He et al. 2019 ("Bag of
+tricks", ResNet-D).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from search_spaces.signature import Signature
+from search_spaces.values import Architecture, Value
+
+_LEAST_TO_HALVE = 4
+"""An image is halved only where both its sides are at least this long."""
+
+_STEM_LIMIT = 64
+"""A stem brings larger images down below this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The values of one stage."""
+
+    depth: int
+    width: int
+    kernel: int
+    operation: str
+    skip: bool
+
+
+class ConvNetModule(nn.Module):
+    """Stem, stages, global average pooling, linear head: [batch, channels, height, width] to [batch, classes]."""
+
+    def __init__(self, architecture: Architecture, signature: Signature, norm: str) -> None:
+        super().__init__()
+        channels, *sides = signature.input.shape
+        side = min(sides)
+        stages = _stages(architecture)
+        stride = _stem_stride(side, architecture["stem_stride"])
+        width, side = stages[0].width, -(-side // stride)
+        self.stem = nn.Sequential(_conv(channels, width, max(3, 2 * stride - 1), stride), _norm(norm, width), nn.ReLU())
+        self.stages = nn.Sequential()
+        for number, stage in enumerate(stages):
+            halve = number > 0 and side >= _LEAST_TO_HALVE
+            side = -(-side // 2) if halve else side
+            self.stages.append(_stage(width, stage, 2 if halve else 1, norm))
+            width = stage.width
+        self.head = nn.Linear(width, signature.output.elements)
+        nn.init.normal_(self.head.weight, std=width**-0.5)
+        nn.init.zeros_(self.head.bias)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits."""
+        images = images.contiguous(memory_format=torch.channels_last)
+        features: Tensor = self.stages(self.stem(images))
+        logits: Tensor = self.head(features.mean((2, 3)))
+        return logits
+
+
+class Residual(nn.Module):
+    """``relu(body(x) + shortcut(x))``."""
+
+    def __init__(self, body: nn.Module, shortcut: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+        self.shortcut = shortcut
+        self.activation = nn.ReLU()
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[batch, inputs, height, width] to [batch, outputs, height / stride, width / stride]."""
+        result: Tensor = self.activation(self.body(features) + self.shortcut(features))
+        return result
+
+
+def _stages(architecture: Architecture) -> list[Stage]:
+    count = architecture["stages"]
+    assert isinstance(count, int)
+
+    def value(number: int, name: str) -> Value:
+        return architecture[f"stage.{number}.{name}"]
+
+    return [Stage(**{name: value(number, name) for name in Stage.__slots__}) for number in range(count)]  # type: ignore[arg-type]
+
+
+def _stem_stride(side: int, wanted: Value) -> int:
+    """The wanted stride, doubled until it brings a side below the limit; 1 for a tiny image."""
+    assert isinstance(wanted, int)
+    stride = wanted if side >= _LEAST_TO_HALVE else 1
+    while side // stride >= _STEM_LIMIT:
+        stride *= 2
+    return stride
+
+
+def _stage(inputs: int, stage: Stage, stride: int, norm: str) -> nn.Sequential:
+    layers = nn.Sequential()
+    for number in range(stage.depth):
+        first = number == 0
+        layers.append(_layer(inputs if first else stage.width, stage, stride if first else 1, norm))
+    return layers
+
+
+def _layer(inputs: int, stage: Stage, stride: int, norm: str) -> nn.Module:
+    make = _conv if stage.operation == "conv" else _separable
+    body = nn.Sequential(make(inputs, stage.width, stage.kernel, stride), _norm(norm, stage.width))
+    if stage.skip:
+        return Residual(body, _shortcut(inputs, stage.width, stride))
+    return body.append(nn.ReLU())
+
+
+def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
+    """Identity where shapes agree; else average pooling and a 1x1 projection, whichever is needed."""
+    parts: list[nn.Module] = []
+    if stride > 1:
+        parts.append(nn.AvgPool2d(stride, ceil_mode=True, count_include_pad=False))
+    if inputs != outputs:
+        parts.append(_conv(inputs, outputs, 1, 1))
+    return nn.Sequential(*parts) if parts else nn.Identity()
+
+
+def _separable(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(_conv(inputs, inputs, kernel, stride, groups=inputs), _conv(inputs, outputs, 1, 1))
+
+
+def _conv(inputs: int, outputs: int, kernel: int, stride: int, groups: int = 1) -> nn.Conv2d:
+    """A convolution that keeps the size (divided by ``stride``), before a norm: no bias; He et al. 2015."""
+    conv = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
+    nn.init.kaiming_normal_(conv.weight, nonlinearity="relu" if groups == 1 else "linear")
+    return conv
+
+
+def _norm(norm: str, width: int) -> nn.Module:
+    if norm == "batch":
+        return nn.BatchNorm2d(width)
+    groups = next(groups for groups in (8, 7, 6, 5, 4, 3, 2, 1) if width % groups == 0)
+    return nn.GroupNorm(groups, width)

@@ -1,0 +1,161 @@
+"""The flat layout of a declaration: blocks unrolled to their largest count, conditions resolved.
+
+Each `Slot` is one value that an assignment may have, under its flat name (``stage.0.width``). It is active
+exactly where all its conditions hold, and these look at slots before it only.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TypeAlias
+
+from search_spaces.conditions import When, conditions_schema
+from search_spaces.decisions import Decision, Leaf, Repeat
+
+_NAME = re.compile(r"[^\W\d][\w-]*")
+_MOST_SLOTS = 2_000
+_MOST_CONTROLLING_OPTIONS = 4_096
+
+Condition: TypeAlias = tuple[int, frozenset[int]]
+"""A slot before, and the places of its options under which the condition holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One flat decision; ``controls`` says whether others depend on it, ``changeable`` whether it has two values."""
+
+    index: int
+    name: str
+    decision: Leaf
+    conditions: tuple[Condition, ...]
+    controls: bool = False
+    changeable: bool = True
+
+
+def unroll(decisions: Mapping[str, Decision], title: str) -> tuple[Slot, ...]:
+    """All slots in order; ValueError naming the decision, under ``title``, that is malformed."""
+    unroller = _Unroller(title)
+    unroller.block(decisions, "", (), ())
+    controlling = {parent for slot in unroller.slots for parent, _ in slot.conditions}
+    return tuple(
+        replace(slot, controls=slot.index in controlling, changeable=_changeable(slot.decision))
+        for slot in unroller.slots
+    )
+
+
+def located(title: str, name: str) -> str:
+    """Name of a decision in messages."""
+    return f"{title}.{name}" if title else name
+
+
+def nearest(name: object, known: Mapping[str, object]) -> str:
+    """Say which known name was meant, and which there are."""
+    near = get_close_matches(str(name), known, 1)
+    some = list(known)[:20]
+    more = f" and {len(known) - len(some)} more" if len(known) > len(some) else ""
+    return (f"did you mean {near[0]!r}? " if near else "") + f"Known: {', '.join(some)}{more}"
+
+
+def _changeable(decision: Leaf) -> bool:
+    return decision.options is None or len(decision.options) > 1
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """The decisions of one block, and the slots of those that came already."""
+
+    declared: Mapping[str, Decision]
+    slots: dict[str, int]
+
+
+class _Unroller:
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.slots: list[Slot] = []
+
+    def block(
+        self,
+        decisions: Mapping[str, Decision],
+        prefix: str,
+        around: tuple[_Scope, ...],
+        inherited: tuple[Condition, ...],
+    ) -> None:
+        scope = _Scope(decisions, {})
+        scopes = (*around, scope)
+        for name, decision in decisions.items():
+            where = located(self.title, f"{prefix}{name}")
+            _check_declared(where, name, decision)
+            own = tuple(self._condition(condition, name, where, scopes) for condition in decision.conditions)
+            conditions = inherited + own
+            if isinstance(decision, Repeat):
+                self._repeat(decision, f"{prefix}{name}", where, scopes, conditions)
+            elif isinstance(decision, Leaf):
+                scope.slots[name] = self._add(f"{prefix}{name}", decision, conditions)
+
+    def _add(self, name: str, decision: Leaf, conditions: tuple[Condition, ...]) -> int:
+        index = len(self.slots)
+        if index == _MOST_SLOTS:
+            raise ValueError(f"{located(self.title, name)}: more than {_MOST_SLOTS:,} decisions; repeat blocks less")
+        self.slots.append(Slot(index, name, decision, conditions))
+        return index
+
+    def _repeat(
+        self,
+        repeat: Repeat,
+        name: str,
+        where: str,
+        scopes: tuple[_Scope, ...],
+        conditions: tuple[Condition, ...],
+    ) -> None:
+        if isinstance(repeat.count, int):
+            for copy in range(repeat.count):
+                self.block(repeat.decisions, f"{name}.{copy}.", scopes, conditions)
+            return
+        slot = self._look_up(repeat.count, name.rpartition(".")[2], f"{where}: count = {repeat.count!r}", scopes)
+        counts: list[int] = []
+        for option in slot.decision.options or ():
+            if not isinstance(option, int) or isinstance(option, bool) or option < 0:
+                raise ValueError(f"{where}: count = {repeat.count!r} has the option {option!r}, which is no count")
+            counts.append(option)
+        if max(counts) == 0:
+            raise ValueError(f"{where}: count = {repeat.count!r} is never above 0")
+        for copy in range(max(counts)):
+            enough = frozenset(place for place, count in enumerate(counts) if count > copy)
+            self.block(repeat.decisions, f"{name}.{copy}.", scopes, (*conditions, (slot.index, enough)))
+
+    def _condition(self, when: When, name: str, where: str, scopes: tuple[_Scope, ...]) -> Condition:
+        slot = self._look_up(when.decision, name, f"{where}: when = {conditions_schema((when,))['when']}", scopes)
+        for value in when.values:
+            if not slot.decision.allows(value):
+                raise ValueError(
+                    f"{where}: when {when.decision} = {value!r} never holds; {when.decision} is {slot.decision.allowed}"
+                )
+        return slot.index, frozenset(map(slot.decision.index, when.values))
+
+    def _look_up(self, wanted: str, name: str, where: str, scopes: tuple[_Scope, ...]) -> Slot:
+        """The slot of the decision that ``wanted`` names, in the innermost block that declares it."""
+        scope = next((scope for scope in reversed(scopes) if wanted in scope.declared), None)
+        if scope is None:
+            known = {other: None for scope in scopes for other in scope.declared if other != name}
+            raise ValueError(f"{where}: no decision {wanted!r} is declared here; {nearest(wanted, known)}")
+        if isinstance(scope.declared[wanted], Repeat):
+            raise ValueError(f"{where}: {wanted!r} is a block and has no value of its own")
+        if wanted not in scope.slots:
+            raise ValueError(f"{where}: {wanted!r} is declared later; move it before")
+        slot = self.slots[scope.slots[wanted]]
+        if slot.decision.options is None:
+            raise ValueError(f"{where}: {wanted!r} is a float; only decisions with options can be depended on")
+        if len(slot.decision.options) > _MOST_CONTROLLING_OPTIONS:
+            raise ValueError(
+                f"{where}: {wanted!r} has {len(slot.decision.options):,} options; "
+                f"others can depend on a decision of at most {_MOST_CONTROLLING_OPTIONS:,}"
+            )
+        return slot
+
+
+def _check_declared(where: str, name: object, decision: object) -> None:
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise ValueError(f"{where}: a name is letters, digits, _ and -, beginning with a letter or _")
+    if not isinstance(decision, Decision):
+        raise ValueError(f"{where} = {decision!r} is no decision; write Choice(...), Integer, Float or Repeat")
