@@ -41,6 +41,8 @@ class ConvNet(SearchSpace):
         kernels = ints("kernels", kernels)
         if any(kernel % 2 == 0 for kernel in kernels):
             raise ValueError(f"kernels = {kernels!r} must be odd, so that a layer keeps the image's size")
+        if not isinstance(norm, str):
+            raise ValueError(f"norm = {norm!r} must be one of {', '.join(NORMS)}")
         (self.norm,) = names("norm", norm, NORMS)
         self.decisions = {
             "stem_stride": Choice(*ints("stem_strides", stem_strides), ordered=True),

@@ -126,6 +126,7 @@ def test_a_task_that_does_not_fit_is_refused(space, shape, dtype, output, messag
         (lambda: ConvNet(widths=[8, 8]), "option 8 is given 2 times"),
         (lambda: ConvNet(operations=["seperable"]), "operations: 'seperable' is not known; did you mean 'separable'"),
         (lambda: ConvNet(norm="layer"), "norm: 'layer' is not known"),
+        (lambda: ConvNet(norm=["batch"]), "must be one of batch, group"),
         (lambda: ConvNet(skips=[1]), r"skips = \[1\] must list true, false or both"),
         (lambda: MLP(dropouts=[1.0]), "dropouts: 1.0 must be a rate"),
         (lambda: MLP(depth="deep"), "depth = 'deep' must be a pair of ints"),
