@@ -51,12 +51,13 @@ class ConvNetModule(nn.Module):
         self.head = nn.Linear(width, signature.output.elements)
         nn.init.normal_(self.head.weight, std=width**-0.5)
         nn.init.zeros_(self.head.bias)
+        # 1.4 to 2 times faster on a CPU; weights too, else DistributedDataParallel warns of gradients' strides
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits."""
-        features: Tensor = self.stem(images)
-        # channels last is 1.4 to 2 times faster on a CPU; images of one channel do not say which layout they have
-        features = self.stages(features.contiguous(memory_format=torch.channels_last))
+        images = images.contiguous(memory_format=torch.channels_last)
+        features: Tensor = self.stages(self.stem(images))
         logits: Tensor = self.head(features.mean((2, 3)))
         return logits
 

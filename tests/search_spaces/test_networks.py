@@ -68,6 +68,24 @@ def test_images_of_any_size(shape, norm):
         assert network(torch.randn(2, *shape)).shape == (2, 7)
 
 
+@pytest.fixture
+def process_group():
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("process_group")
+@pytest.mark.parametrize("channels", [1, 3])
+def test_data_parallel_training_takes_gradients_without_a_warning(channels):
+    space, rng = ConvNet(), np.random.default_rng(0)
+    for _ in range(8):
+        network = space.build(space.sample(rng), Signature(TensorType((channels, 8, 8)), TensorType((10,))))
+        parallel = nn.parallel.DistributedDataParallel(network)
+        for _ in range(2):  # warnings are errors; the layout of gradients shows at the second step
+            parallel(torch.randn(4, channels, 8, 8)).sum().backward()
+
+
 def test_stages_halve_the_image():
     sizes = {}
     text = f"stem_stride=2, stages=3, {', '.join(stage(n, 1, 8, 3, 'conv', n == 1) for n in range(3))}"
