@@ -170,7 +170,8 @@ class _TaskSuite:
         assert bool(whole.isfinite()), f"loss is {whole.item()} for random outputs"
         half = _ROWS // 2
         halves = (self._task.loss(outputs[:half], targets[:half]) + self._task.loss(outputs[half:], targets[half:])) / 2
-        assert abs(float(whole - halves)) < 1e-4 * max(1, abs(float(whole))), "loss is no mean over the samples"
+        apart, size = abs((whole - halves).item()), abs(whole.item())
+        assert apart < 1e-4 * max(1, size), "loss is no mean over the samples"
         whole.backward()  # type: ignore[no-untyped-call]
         assert outputs.grad is not None, "loss has no gradient"
 

@@ -10,6 +10,7 @@ from trainers.task import Task
 _BATCH = 512
 
 
+@torch.no_grad()
 def evaluate(
     network: nn.Module, data: Tensors, task: Task, precision: Precision, device: str, rank: int = 0, ranks: int = 1
 ) -> dict[str, float]:
@@ -23,10 +24,9 @@ def evaluate(
 
         outputs = gather_rows(outputs, [end - first for first, end in parts])
     targets = data.targets.to(device)
-    return {**task.metrics(outputs, targets), "loss": float(task.loss(outputs, targets))}
+    return {**task.metrics(outputs, targets), "loss": task.loss(outputs, targets).item()}
 
 
-@torch.no_grad()
 def _outputs(
     network: nn.Module, data: Tensors, rows: tuple[int, int], precision: Precision, device: str
 ) -> torch.Tensor:

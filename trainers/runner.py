@@ -67,8 +67,7 @@ class Runner:
         """
         context = None
         try:
-            checkpoint = None if virtual else self._checkpoint(trial, until, source)
-            self._agree(checkpoint, world_size, device)
+            checkpoint = None if virtual else self._start(trial, until, source, world_size, device)
             if checkpoint and checkpoint.fidelity == until:
                 if rank == 0:
                     emit(checkpoint.measurement)
@@ -115,19 +114,24 @@ class Runner:
             raise ValueError(f"source = {source}: trial {trial} cannot go on from there to {until}, which is not above")
         return self.checkpoints(number).newest(fidelity)
 
-    def _agree(self, checkpoint: Checkpoint | None, world_size: int, device: str) -> None:
-        """Raise StorageError where the ranks do not see the same checkpoint."""
+    def _start(
+        self, trial: int, until: Fidelity, source: tuple[int, Fidelity] | None, world_size: int, device: str
+    ) -> Checkpoint | None:
+        """Return what the leg goes on from; raise StorageError where the ranks do not see the same."""
         if world_size == 1:
-            return
-        from trainers.parallelism.collectives import differing_ranks
+            return self._checkpoint(trial, until, source)
+        from trainers.parallelism.collectives import differing_ranks, from_rank_0
 
-        start = checkpoint.fidelity if checkpoint else 0
+        from_rank_0(0, device)  # waits for rank 0, which may still write the leg before
+        found = self._checkpoint(trial, until, source)
+        start = found.fidelity if found else 0
         others = differing_ranks(str(float(start)), device)
         if others:
             raise StorageError(
                 f"ranks {others} do not see the checkpoint that rank 0 goes on from (here: {start}); "
                 f"{self.recipe.folder} must be on storage that all nodes share"
             )
+        return found
 
     def _train(self, candidate: Candidate, context: Context) -> None:
         with context.during("start"):

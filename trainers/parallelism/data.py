@@ -16,7 +16,7 @@ def apply(network: nn.Module, device: str) -> nn.Module:
     return nn.parallel.DistributedDataParallel(
         network,
         device_ids=[place] if place.type == "cuda" else None,
-        broadcast_buffers=False,
+        forward_sync_buffers=False,
         gradient_as_bucket_view=True,
         static_graph=True,
     )
@@ -41,7 +41,7 @@ def check_same(network: nn.Module, text: str, device: str) -> None:
 def share_buffers(network: nn.Module) -> None:
     """Give rank 0's buffers (running statistics) to all ranks."""
     for buffer in network.buffers():
-        distributed.broadcast(buffer, 0)
+        distributed.broadcast(buffer.view(torch.uint8) if buffer.dtype is torch.bool else buffer, 0)
 
 
 @contextmanager
