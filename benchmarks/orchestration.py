@@ -2,7 +2,7 @@
 
     python -m benchmarks.orchestration simulated --trials 100000 --json FILE
 
-`simulated`: random search on `mlp` under asha with three rungs, eight simulated workers, default durability, on a virtual
+`simulated`: random search on `mlp` and a learning rate under asha with three rungs, eight simulated workers, default durability, on a virtual
 clock. `trials_per_second` counts launched trials over the whole session (log opened to log closed);
 `last_over_first` is the time of the last tenth of the trials over that of the first tenth; `replay_seconds` the reading
 of the log into a Study.
@@ -43,6 +43,7 @@ def simulated(trials: int, strategy: str = "random", folder: Path | None = None)
         complete(
             {
                 "search": {"space": "mlp", "trainer": "synthetic", "strategy": strategy, "trials": trials, "seed": 0},
+                "hyperparameters": {"learning_rate": {"low": 1e-4, "high": 1.0, "log": True}},
                 "objectives": {"val_accuracy": "maximize"},
                 "fidelity": {"rule": "asha", "min": 1, "max": 9, "eta": 3},
                 "cluster": {"executor": "simulated", "max_devices": 8},

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf, isnan
+from math import inf, isfinite
 
 from search_spaces import Bound, broken
 
@@ -23,9 +23,9 @@ class Objective:
     direction: Direction
 
     def cost(self, metrics: Mapping[str, float]) -> float:
-        """The metric as a cost to minimise; NaN is the worst, +inf."""
+        """The metric as a cost to minimise; what is not finite is the worst, +inf."""
         value = metrics[self.name]
-        if isnan(value):
+        if not isfinite(value):
             return inf
         return -value if self.direction is Direction.MAXIMIZE else value
 

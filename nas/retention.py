@@ -1,5 +1,6 @@
 """Keeps the checkpoints of a study below a size: those of trials that ended go first, the front's never."""
 
+import os
 from pathlib import Path
 from shutil import rmtree
 
@@ -15,9 +16,10 @@ class Retention:
 
     def __init__(self, folder: Path, keep_bytes: float) -> None:
         self._trials = folder / "trials"
+        self._prefix = str(self._trials)
         self._keep_bytes = keep_bytes
         self._bytes: dict[int, int] = {
-            int(entry.name): _size(entry / "checkpoints")
+            int(entry.name): _size(str(entry / "checkpoints"))
             for entry in (self._trials.iterdir() if self._trials.is_dir() else ())
             if entry.name.isdecimal()
         }
@@ -45,12 +47,13 @@ class Retention:
             if self._total <= self._keep_bytes:
                 return
 
-    def _checkpoints(self, number: int) -> Path:
-        return self._trials / f"{number:05d}" / "checkpoints"
+    def _checkpoints(self, number: int) -> str:
+        return f"{self._prefix}/{number:05d}/checkpoints"
 
 
-def _size(folder: Path) -> int:
+def _size(folder: str) -> int:
     try:
-        return sum(entry.stat().st_size for entry in folder.iterdir())
+        with os.scandir(folder) as entries:
+            return sum(entry.stat().st_size for entry in entries)
     except OSError:  # none, or it is just being changed: the next look counts again
         return 0

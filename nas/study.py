@@ -189,8 +189,8 @@ class Study:
         start_from = record.get("start_from")
         proposal = Proposal(
             candidate=Candidate(
-                Architecture({name: from_json(value) for name, value in record["architecture"].items()}),
-                Values({name: from_json(value) for name, value in record["hyperparameters"].items()}),
+                Architecture(_values(record["architecture"])),
+                Values(_values(record["hyperparameters"])),
             ),
             parents=tuple(record.get("parents", ())),
             operator=record["operator"],
@@ -207,7 +207,7 @@ class Study:
             record["key"],
             record["bracket"],
             record["until"],
-            numbers_from_json(record.get("static", {})),
+            numbers_from_json(record["static"]) if "static" in record else {},
         )
         self._trials.append(trial)
         verdict = record.get("verdict")
@@ -326,6 +326,13 @@ class Study:
         if record["final"]:
             for trial in self._paused.values():
                 trial.state, trial.outcome = State.ENDED, Outcome.STOPPED
+
+
+def _values(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Values as the log has them, its lists as tuples."""
+    if any(type(value) is list for value in plain.values()):
+        return {name: from_json(value) for name, value in plain.items()}
+    return plain
 
 
 def answers(trial: Trial, until: Fidelity) -> bool:

@@ -27,4 +27,6 @@ def numbers_to_json(metrics: Mapping[str, float]) -> dict[str, float | str]:
 
 def numbers_from_json(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Inverse of `numbers_to_json`."""
+    if all(type(value) is not str for value in metrics.values()):
+        return dict(metrics)
     return {name: _NOT_FINITE[value] if isinstance(value, str) else value for name, value in metrics.items()}

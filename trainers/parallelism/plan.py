@@ -1,6 +1,7 @@
 """A plan: how many ways a trial is split along each parallel axis. The product of the degrees is its width."""
 
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from math import prod
 
 INSTALLED_AXES = ("data",)
@@ -33,6 +34,7 @@ class Plan:
         return prod(getattr(self, axis.name) for axis in fields(self))
 
     @classmethod
+    @lru_cache(maxsize=256)
     def parse(cls, text: str) -> "Plan":
         """Read ``"data=2"`` or ``"data=2,tensor=4"``; raise ValueError naming what is wrong."""
         known = [axis.name for axis in fields(cls)]
@@ -45,5 +47,10 @@ class Plan:
         return cls(**degrees)
 
     def __str__(self) -> str:
-        split = [f"{axis.name}={getattr(self, axis.name)}" for axis in fields(self) if getattr(self, axis.name) > 1]
-        return ",".join(split) or "data=1"
+        return _text(self)
+
+
+@lru_cache(maxsize=256)
+def _text(plan: Plan) -> str:
+    split = [f"{axis.name}={getattr(plan, axis.name)}" for axis in fields(plan) if getattr(plan, axis.name) > 1]
+    return ",".join(split) or "data=1"
