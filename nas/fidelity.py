@@ -6,6 +6,7 @@ replay alike: what it answered stands in the log, and is never computed anew.
 
 from dataclasses import dataclass
 from enum import Enum
+from math import isclose
 from typing import Protocol, TypeAlias
 
 from sortedcontainers import SortedList
@@ -13,7 +14,7 @@ from sortedcontainers import SortedList
 from nas.objective import Objectives
 from nas.pareto import preference_order
 from nas.proposal import Proposal
-from nas.trial import Trial
+from nas.trial import State, Trial
 from search_spaces import Registry
 from trainers import Fidelity, Measurement
 
@@ -69,7 +70,7 @@ def rungs(minimum: Fidelity, maximum: Fidelity, eta: float) -> tuple[Fidelity, .
     """``minimum * eta^k`` below ``maximum``, and ``maximum``; integers stay integers."""
     levels: list[Fidelity] = []
     level = minimum
-    while level < maximum:
+    while level < maximum and not isclose(level, maximum):  # 0.09 * 10 is no rung below 0.9
         levels.append(level)
         level = level * eta
         level = int(level) if float(level).is_integer() else level
@@ -115,7 +116,7 @@ class Rung:
         self._single = len(objectives.objectives) == 1
         self._objectives = objectives
         self._entries: dict[int, tuple[int, tuple[float, ...], int]] = {}
-        self._held: set[int] = set()
+        self._held: dict[int, Trial] = {}
         self._sorted = SortedList()
         self._held_sorted = SortedList()
         self._order: list[int] | None = None
@@ -128,9 +129,9 @@ class Rung:
         metrics = measurement.metrics
         lacking = bool(self._objectives.missing(metrics))
         costs = () if lacking else self._objectives.costs(metrics)
-        violations = len(self._objectives.objectives) + 1 if lacking else len(self._objectives.violations(metrics))
+        violations = len(self._objectives.constraints) + 1 if lacking else len(self._objectives.violations(metrics))
         entry = self._entries[trial.number] = (violations, costs, trial.number)
-        self._held.add(trial.number)
+        self._held[trial.number] = trial
         self._order = None
         if self._single:
             self._sorted.add(entry)
@@ -139,18 +140,23 @@ class Rung:
     def let_go(self, number: int) -> None:
         """A trial went on or ended: it still counts in the ranking, but is not held any more."""
         if number in self._held:
-            self._held.remove(number)
+            del self._held[number]
             if self._single:
                 self._held_sorted.remove(self._entries[number])
 
     def best_held(self, top: int) -> int | None:
-        """The best trial still held, if it is among the ``top`` best of all."""
-        if not self._held or not top:
-            return None
+        """The best trial still held, if it is among the ``top`` best of all; one whose leg has not ended yet is not."""
         if self._single:
-            best = self._held_sorted[0]
-            return int(best[-1]) if self._sorted.index(best) < top else None
-        return next((number for number in self._ranking()[:top] if number in self._held), None)
+            for entry in self._held_sorted:
+                if self._sorted.index(entry) >= top:
+                    return None
+                if self._paused(entry[-1]):
+                    return int(entry[-1])
+            return None
+        return next((number for number in self._ranking()[:top] if self._paused(number)), None) if top else None
+
+    def _paused(self, number: int) -> bool:
+        return number in self._held and self._held[number].state is State.PAUSED
 
     def rank(self, number: int) -> int:
         """Position of a trial among all of the rung, 0 the best."""

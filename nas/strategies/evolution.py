@@ -32,11 +32,11 @@ class RegularizedEvolution:
         self._sample_size = sample
         self._population: deque[int] = deque()
         self._trials: dict[int, tuple[Trial, Measurement]] = {}
-        self._entered = 0
+        self._entered: set[int] = set()
 
     def ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal:
         """Sample until the first population is measured or under way, then mutate a tournament's winner."""
-        if not self._population or self._entered + len(pending) < self._population_size:
+        if not self._population or len(self._entered) + len(pending) < self._population_size:
             return Proposal(self._space.sample(rng))
         size = min(self._sample_size, len(self._population))
         drawn = rng.choice(len(self._population), size, replace=False)
@@ -54,11 +54,11 @@ class RegularizedEvolution:
             return
         if trial.number in self._trials:
             self._trials[trial.number] = (trial, measurement)
-        elif ended is None or trial.duplicate_of is not None:
-            self._enter(trial, measurement)
+        elif trial.number not in self._entered and (ended is None or trial.duplicate_of is not None):
+            self._enter(trial, measurement)  # one that died of age does not come back at a higher rung
 
     def _enter(self, trial: Trial, measurement: Measurement) -> None:
-        self._entered += 1
+        self._entered.add(trial.number)
         self._population.append(trial.number)
         self._trials[trial.number] = (trial, measurement)
         if len(self._population) > self._population_size:
