@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from math import inf, isfinite
 
 from search_spaces import Bound, broken
@@ -34,12 +35,17 @@ class Objective:
         return -cost if self.direction is Direction.MAXIMIZE else cost
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Objectives:
     """The objectives of a study, the first one leading, and its hard constraints."""
 
     objectives: tuple[Objective, ...]
     constraints: tuple[Bound, ...] = ()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The metrics that a trial must have: objectives, then constraints."""
+        return (*(objective.name for objective in self.objectives), *(bound.name for bound in self.constraints))
 
     def costs(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
         """Cost vector, all to be minimised; KeyError where a metric is missing (see `missing`)."""
@@ -47,12 +53,8 @@ class Objectives:
 
     def missing(self, metrics: Mapping[str, float]) -> list[str]:
         """Objectives and constraints that ``metrics`` lacks."""
-        names = [
-            *(objective.name for objective in self.objectives),
-            *(bound.name for bound in self.constraints),
-        ]
-        return [name for name in names if name not in metrics]
+        return [name for name in self.names if name not in metrics]
 
     def violations(self, metrics: Mapping[str, float]) -> list[str]:
         """One sentence for each constraint that ``metrics`` breaks."""
-        return broken(self.constraints, metrics)
+        return broken(self.constraints, metrics) if self.constraints else []

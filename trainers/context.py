@@ -53,6 +53,9 @@ class Trainer(Protocol):
         ...
 
 
+_KEEP = 2
+"""Newest checkpoints kept of a trial: the last, and the one before it in case the last is damaged."""
+
 State = Callable[[], Mapping[str, Any]] | Mapping[str, Any]
 
 
@@ -163,6 +166,8 @@ class Context:
         if state is not None and self.checkpoints is not None and due:
             with self.during("checkpoint"):
                 self.checkpoints.save(measurement, state() if callable(state) else state, self.rank)
+                if self.rank == 0:
+                    self.checkpoints.prune(_KEEP)
         if self.rank == 0:
             self.emit(measurement)
         if halted:

@@ -1,13 +1,14 @@
 """Classification: cross-entropy and accuracy. A task of one's own adds its signature and `load`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch.nn.functional import cross_entropy
 
 from search_spaces import Signature
 from trainers.task import Data, Split
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Classification:
@@ -19,15 +20,17 @@ class Classification:
         """Read the data; `split` makes it from two arrays."""
         raise NotImplementedError(f"{type(self).__name__} must say how its data is loaded: def load(self) -> Data")
 
-    def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def loss(self, outputs: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
         """Mean cross-entropy, in nats."""
+        from torch.nn.functional import cross_entropy
+
         return cross_entropy(outputs, targets)
 
-    def metrics(self, outputs: torch.Tensor, targets: torch.Tensor) -> dict[str, float]:
+    def metrics(self, outputs: "torch.Tensor", targets: "torch.Tensor") -> dict[str, float]:
         """``accuracy``: the share of samples whose largest logit is that of their class."""
         return {"accuracy": (outputs.argmax(1) == targets).float().mean().item()}
 
-    def augment(self, inputs: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def augment(self, inputs: "torch.Tensor", generator: "torch.Generator") -> "torch.Tensor":
         """Leave the batch as it is."""
         return inputs
 

@@ -1,13 +1,14 @@
 """Handwritten digits (scikit-learn's copy of the UCI test set): 1,797 images of 8 x 8 pixels, 10 classes."""
 
 from dataclasses import dataclass
-
-import torch
-from torch.nn.functional import pad
+from typing import TYPE_CHECKING
 
 from search_spaces import Signature, TensorType
 from trainers.task import Data
 from trainers.tasks.classification import Classification, split
+
+if TYPE_CHECKING:
+    import torch
 
 _MEAN, _DEVIATION = 4.88, 6.02  # of all pixels, which are 0 to 16
 
@@ -36,8 +37,11 @@ class Digits(Classification):
         pixels = ((images - _MEAN) / _DEVIATION).astype("float32").reshape(-1, 1, 8, 8)
         return split(pixels, labels.astype("int64"), self.split_seed)
 
-    def augment(self, inputs: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def augment(self, inputs: "torch.Tensor", generator: "torch.Generator") -> "torch.Tensor":
         """Shift images [samples, 1, height, width]; what comes in from outside is background."""
+        import torch
+        from torch.nn.functional import pad
+
         if self.moved == 0:
             return inputs
         samples, _, height, width = inputs.shape
