@@ -108,22 +108,32 @@ def _run(run: Callable[["Watch"], "Ending"], folder: Path, json: Path | None) ->
 
     from nas.answers import study_answer, write_json
     from nas.display import Progress
-    from nas.summary import write_summary
     from nas.tables import ending as print_ending
 
     console = Console()
     console.print(f"study: {folder}", highlight=False, soft_wrap=True)
     with Progress(console) as progress:
         ended = run(progress)
-    write_summary(ended.study)
+    _leave(ended)
     if json:
         write_json(json, {"folder": str(folder), **study_answer(ended.study)})
-    if ended.exit_code <= 128:
-        from nas.report import write_report
-
-        write_report(folder)
     print_ending(console, ended.study, ended.reason, ended.exit_code, folder)
     raise typer.Exit(ended.exit_code)
+
+
+def _leave(ended: "Ending") -> None:
+    """Leave summary and report in the study's folder; after a signal there is no time for the report."""
+    from nas.errors import StorageError
+    from nas.report import write_report
+    from nas.summary import write_summary
+
+    try:
+        write_summary(ended.study)
+        if ended.exit_code <= 128:
+            write_report(ended.study.folder)
+    except StorageError:
+        if ended.exit_code != StorageError.exit_code:  # else that is what the search ended of, and says
+            raise
 
 
 @app.command()
@@ -179,10 +189,12 @@ def retrain(
 ) -> None:
     """Train a trial's network anew on all data but the test split, and measure it there."""
     from nas.answers import retrain_answer
+    from nas.display import counted
     from nas.retrain import retrain as train
     from nas.tables import retrained
 
     console = _console()
+    console.print(f"training anew with {counted(seeds, 'seed')}, to be measured on the test split")
     result = train(folder, trial, seeds, plan, lambda line: console.print(line, soft_wrap=True))
     _answer(json, {"folder": str(folder), **retrain_answer(result)})
     retrained(console, result)

@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from nas.choosing import choose
 from nas.config import SearchConfig
 from nas.errors import NasError, StorageError, StudyError
@@ -63,7 +65,7 @@ def export_trial(folder: Path, trial: int | None = None, out: Path | None = None
             'reports state={"model": network.state_dict()} can be exported'
         )
 
-    from trainers.export import ExportError, export
+    from trainers.export import DESCRIPTION, ExportError, export
 
     out = out or folder / "export"
     notes = {"trial": chosen.number, "candidate": str(chosen.proposal.candidate), "metrics": dict(chosen.metrics)}
@@ -75,7 +77,7 @@ def export_trial(folder: Path, trial: int | None = None, out: Path | None = None
         raise NasError(f"trial {chosen.number} cannot be exported: {error}") from error
     except OSError as error:
         raise StorageError(f"{out}: the export cannot be written ({error.strerror})") from error
-    parameters = sum(value.numel() for value in state["model"].values())
+    parameters = orjson.loads((out / DESCRIPTION).read_bytes())["parameters"]
     return Exported(chosen.number, retrained is not None, parameters, checkpoint.path, out)
 
 

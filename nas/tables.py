@@ -11,6 +11,7 @@ from rich.text import Text
 from nas.display import budgets_of, counted, duration, number, time_left
 from nas.study import Study
 from nas.trial import Outcome, Trial
+from search_spaces import Candidate, Value, Values
 
 if TYPE_CHECKING:
     from nas.retrain import RetrainResult
@@ -77,8 +78,19 @@ def trial_table(study: Study, trials: Sequence[Trial], title: str, best: Trial |
     for trial in trials:
         values = [number(trial.metrics[name]) if name in trial.metrics else "-" for name in names]
         style = "bold green" if trial is best else None
-        table.add_row(str(trial.number), *values, Text(str(trial.proposal.candidate)), style=style)
+        table.add_row(str(trial.number), *values, Text(short(trial.proposal.candidate)), style=style)
     return table
+
+
+def short(candidate: Candidate) -> str:
+    """A candidate's text with real numbers in four digits; the exact one is in the answers as JSON."""
+    parts = (candidate.architecture, candidate.hyperparameters)
+    rounded = ({name: _rounded(value) for name, value in part.items()} for part in parts)
+    return "; ".join(str(Values(part)) for part in rounded if part)
+
+
+def _rounded(value: Value) -> Value:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def status(console: Console, study: Study, writer: str | None) -> None:
