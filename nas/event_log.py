@@ -52,19 +52,24 @@ class EventLog:
     def flush(self) -> None:
         """Write this turn's records; a turn that does not fit leaves the file as it was before it."""
         if self._turn:
-            if not self.lock.held:
-                raise StudyError(f"{self.path.parent}: another process took the study over; this one stops writing")
+            self._check_owned()
             self._write(b"".join(self._turn))
             self._turn.clear()
         if not self._synced and (self._always or monotonic() - self._synced_at >= _FSYNC_SECONDS):
             self.sync()
 
+    def _check_owned(self) -> None:
+        if self.lock.held:
+            return
+        if not self.path.exists():
+            raise StorageError(f"{self.path}: the event log is gone; put the study's folder back, then resume")
+        raise StudyError(f"{self.path.parent}: another process took the study over; this one stops writing")
+
     def _write(self, turn: bytes) -> None:
+        left = memoryview(turn)
         try:
-            written = os.write(self._file, turn)
-            if written < len(turn):
-                written += os.write(self._file, turn[written:])  # the second call says why
-            assert written == len(turn)
+            while left:  # a write that falls short says why the next time
+                left = left[os.write(self._file, left) :]
         except OSError as error:
             os.ftruncate(self._file, self._size)
             raise StorageError(
@@ -76,7 +81,10 @@ class EventLog:
 
     def sync(self) -> None:
         """Make everything written durable."""
-        os.fsync(self._file)
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise StorageError(f"{self.path}: {self._size} bytes cannot be made durable ({error.strerror})") from error
         self._synced, self._synced_at = True, monotonic()
 
     def close(self) -> None:

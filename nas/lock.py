@@ -35,9 +35,8 @@ class Lock:
         self._beat.start()
 
     def _acquire(self) -> None:
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = _locked(self.path)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # two takers, one after the other
             owner = _parse(os.read(descriptor, 4096))
             if owner is not None and not _stale(owner, os.fstat(descriptor).st_mtime):
                 raise StudyError(
@@ -81,6 +80,22 @@ class Lock:
         self._beat.join()
         if self.verify():
             self.path.unlink(missing_ok=True)
+
+
+def _locked(path: Path) -> int:
+    """Open and lock the file, so that two takers come one after the other; again where it was removed meanwhile."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
 
 
 def owner(folder: Path) -> dict[str, Any] | None:
