@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nas.shadowing import check as check_packages
+
 if TYPE_CHECKING:
     from nas.controller import Ending, Watch
     from nas.study import Study
@@ -43,6 +45,7 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a locale without our characters must not end a search
     with _errors():
+        check_packages()
         app()
 
 
@@ -71,6 +74,8 @@ def search(
     overrides = [*(settings or ()), *(f"search.{key}={value}" for key, value in short.items() if value is not None)]
     config = load_config(file, overrides)
     folder = folder or fresh_folder()
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--dir {folder}: this is a file; name a folder, an existing or a new one")
     if (folder / FILE).exists():
         raise ConfigError(f"--dir {folder}: this folder holds a study; go on with it by: nas resume {folder}")
 

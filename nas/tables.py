@@ -23,7 +23,7 @@ def ending(console: Console, study: Study, reason: str, exit_code: int, folder: 
     """Print how a search ended: the numbers, the front, where everything is, what to do next."""
     console.print()
     console.print(*front(study), sep="\n")
-    console.print(headline(study))
+    console.print(headline(study), soft_wrap=True)
     console.print(Text(f"ended: {reason}"), style="default" if exit_code == 0 else "red", soft_wrap=True)
     console.print()
     lines(console, [("study", str(folder)), ("report", str(folder / "report.html"))])
@@ -95,7 +95,7 @@ def _rounded(value: Value) -> Value:
 
 def status(console: Console, study: Study, writer: str | None) -> None:
     """Print where a study stands."""
-    console.print(headline(study))
+    console.print(headline(study), soft_wrap=True)
     if study.closed is not None:
         console.print(Text(f"ended: {study.closed}"), soft_wrap=True)
     elif writer:

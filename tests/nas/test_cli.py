@@ -12,6 +12,7 @@ from nas import cli, listing, session
 from nas.answers import FORM, retrain_answer
 from nas.controller import Ending
 from nas.errors import CapacityError, StorageError
+from nas.exporting import Exported
 from nas.retrain import RetrainResult
 from search_spaces import SPACES
 from tests.nas import recorded
@@ -211,6 +212,30 @@ def test_a_folder_without_a_study_is_named(nas, tmp_path, command):
     assert f"{tmp_path}: no study here" in err
 
 
+@pytest.mark.parametrize("name", ["trainers", "cluster"])
+def test_a_folder_of_the_user_with_a_name_of_ours_is_named(tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-m", "nas", "spaces"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert f"{tmp_path / name} hides our package {name} in {ROOT / name}; rename it" in done.stderr
+
+
+def test_a_study_goes_into_a_folder(nas, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = nas("search", "--dir", tmp_path / "file")
+    assert code == 2
+    assert "this is a file" in err
+
+
 def test_there_may_be_no_best(nas, tmp_path):
     recorded.write(tmp_path, recorded.small()[:2])
     code, _, err = nas("best", tmp_path)
@@ -231,3 +256,10 @@ def test_a_trial_that_is_not_there_is_named(nas, study):
     code, _, err = nas("export", study)
     assert code == 2
     assert "nas retrain study --trial 0" in err
+
+
+def test_exported_has_the_golden_form():
+    exported = Exported(
+        3, True, 4096, Path("study/retrain/00003/trials/00000/checkpoints/27.ckpt"), Path("study/export")
+    )
+    golden("export", {"form": FORM, "folder": "study", **exported.plain()})
