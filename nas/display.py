@@ -12,7 +12,7 @@ from rich.text import Text
 from nas.config_sections import BUDGETS
 from nas.study import Study
 from nas.trial import Outcome, State
-from trainers import Measurement
+from trainers import Fidelity, Measurement
 
 _DONE = (Outcome.COMPLETED, Outcome.STOPPED)
 _PLAIN_SECONDS = 10.0
@@ -71,11 +71,11 @@ def progress_parts(study: Study, live: Mapping[int, Measurement]) -> list[str]:
     parts = [trials, time_left(study, budgets)]
     if best is not None:
         lead = study.objectives.objectives[0].name
-        parts.append(f"best {lead} {number(best.metrics[lead])} (trial {best.number} at {number(best.fidelity)})")
+        parts.append(f"best {lead} {number(best.metrics[lead])} (trial {best.number} at {reach(study, best.fidelity)})")
         parts.append(f"front {len(study.front())}")
     elif live:
         trial, measurement = max(live.items(), key=lambda item: item[1].fidelity)
-        parts.append(f"no result yet (trial {trial} at {number(measurement.fidelity)})")
+        parts.append(f"no result yet (trial {trial} at {reach(study, measurement.fidelity)})")
     parts.append(f"{number(study.allocated_seconds() / 3600)} device-hours")
     return [part for part in parts if part]
 
@@ -84,6 +84,12 @@ def budgets_of(study: Study) -> dict[str, float]:
     """Budgets of the study's last session, by name."""
     search = (study.config or study.header.get("config", {})).get("search", {})
     return {name: search[name] for name in BUDGETS if search.get(name) is not None}
+
+
+def reach(study: Study, fidelity: Fidelity) -> str:
+    """A fidelity with its unit, as in ``27 epochs``."""
+    unit = str((study.config or study.header["config"])["fidelity"]["unit"])
+    return f"{number(fidelity)} {unit}" if fidelity == 1 or unit.endswith("s") else f"{number(fidelity)} {unit}s"
 
 
 def fit(parts: list[str], width: int) -> str:

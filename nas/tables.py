@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nas.display import budgets_of, counted, duration, number, time_left
+from nas.display import budgets_of, counted, duration, number, reach, time_left
 from nas.study import Study
 from nas.trial import Outcome, Trial
 from search_spaces import Candidate, Value, Values
@@ -58,10 +58,9 @@ def front(study: Study, limit: int = _ROWS) -> list[RenderableType]:
     if not trials:
         return [Text("No trial met all constraints yet: there is no front.", style="yellow")]
     best = study.best()
-    highest = number(study.highest())
-    unit = (study.config or study.header["config"])["fidelity"]["unit"]
+    highest = reach(study, study.highest())
     several = len(study.objectives.objectives) > 1
-    title = f"Pareto front at {highest} {unit}s" if several else f"Best at {highest} {unit}s"
+    title = f"Pareto front at {highest}" if several else f"Best at {highest}"
     table = trial_table(study, trials[:limit], title, best)
     more = [Text(f"... and {len(trials) - limit} more", style="dim")] if len(trials) > limit else []
     return [table, *more]
@@ -102,7 +101,7 @@ def status(console: Console, study: Study, writer: str | None) -> None:
         left = time_left(study, budgets_of(study))
         console.print(Text(f"being written by {writer}; {left}"), soft_wrap=True)
         for trial in study.running():
-            console.print(Text(f"  trial {trial.number} runs to {number(trial.until)} under {trial.plan}"))
+            console.print(Text(f"  trial {trial.number} runs to {reach(study, trial.until)} under {trial.plan}"))
     else:
         console.print(Text(f"not ended, and nobody writes it; go on with: nas resume {study.folder}"), soft_wrap=True)
     for line in failures(study):

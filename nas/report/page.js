@@ -23,7 +23,7 @@ const wrapped = (text) => {
   return lines.slice(0, 12).map((line) => escaped(line.trim())).join("<br>");
 };
 const described = (row) =>
-  `<b>trial ${row[NUMBER]}</b>, ${row[STANDING]} at ${format(row[FIDELITY])} ${data.unit}s<br>` +
+  `<b>trial ${row[NUMBER]}</b>, ${row[STANDING]} at ${escaped(rungName(row[FIDELITY]))}<br>` +
   data.objectives.map((goal, at) => `${escaped(goal.name)} ${format(row[VALUES][at])}`).join("<br>") +
   `<br><br>${wrapped(row[CANDIDATE])}`;
 
@@ -64,7 +64,7 @@ const layout = (x, y) => {
   };
 };
 const settings = { displaylogo: false, responsive: true, displayModeBar: false };
-const rungName = (fidelity) => `${format(fidelity)} ${data.unit}s`;
+const rungName = (fidelity) => `${format(fidelity)} ${data.unit}${fidelity === 1 || data.unit.endsWith("s") ? "" : "s"}`;
 const kindOfPlot = (count) => (count > 1500 ? "scattergl" : "scatter");
 
 let chosenX = data.objectives.length > 1 ? 1 : -1, chosenY = 0;
@@ -78,7 +78,7 @@ function drawFront() {
     hovertext: rows.map(described), hoverinfo: "text",
   });
   const rungs = data.rungs.map((fidelity) =>
-    trace(shown.filter((row) => row[FIDELITY] === fidelity && !row[BROKEN] && !front.has(row[NUMBER])), rungName(fidelity),
+    trace(shown.filter((row) => row[FIDELITY] === fidelity && !row[BROKEN] && !front.has(row[NUMBER])), escaped(rungName(fidelity)),
       { size: 7, color: rungColour(fidelity), line: { width: 1, color: css("--card") } }));
   const broken = trace(shown.filter((row) => row[BROKEN]), "breaks a constraint",
     { size: 7, symbol: "x-thin", line: { width: 1.5, color: css("--faint") } });
@@ -104,10 +104,10 @@ function drawHistory() {
   const traces = data.rungs.map((fidelity) => {
     const places = past.fidelity.flatMap((one, at) => (one === fidelity && past.value[at] !== null ? [at] : []));
     return {
-      type: kindOfPlot(past.at.length), mode: "markers", name: rungName(fidelity),
+      type: kindOfPlot(past.at.length), mode: "markers", name: escaped(rungName(fidelity)),
       x: places.map((at) => when[at]), y: places.map((at) => past.value[at]),
       marker: { size: 6, color: rungColour(fidelity), line: { width: 0.5, color: css("--card") } }, hoverinfo: "text",
-      hovertext: places.map((at) => `<b>trial ${past.trial[at]}</b> at ${rungName(fidelity)}<br>${escaped(data.objectives[0].name)} ${format(past.value[at])}`),
+      hovertext: places.map((at) => `<b>trial ${past.trial[at]}</b> at ${escaped(rungName(fidelity))}<br>${escaped(data.objectives[0].name)} ${format(past.value[at])}`),
     };
   });
   traces.push({ type: kindOfPlot(past.at.length), mode: "lines", name: "best so far", x: when, y: past.best, hoverinfo: "skip",

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 
 from nas.config_toml import to_toml
-from nas.display import counted, duration, number
+from nas.display import counted, duration, number, reach
 from nas.report.content import config, content
 from nas.report.history import Point
 from nas.study import Study
@@ -84,14 +84,13 @@ def _header(study: Study) -> str:
 def _cards(study: Study) -> str:
     best, front = study.best(), study.front()
     lead = study.objectives.objectives[0].name
-    unit = config(study)["fidelity"]["unit"]
     cards = []
     if best is not None:
         cards.append((f"best {lead}", number(best.metrics[lead]), f"trial {best.number}"))
     else:
         cards.append((f"best {lead}", "none", "no trial met all constraints"))
     if len(study.objectives.objectives) > 1:
-        cards.append(("on the front", str(len(front)), f"at {number(study.highest())} {unit}s"))
+        cards.append(("on the front", str(len(front)), f"at {reach(study, study.highest())}"))
     beside = f"{study.rejected:,} rejected, {counted(study.duplicates, 'duplicate')}"
     cards.append(("trials", f"{study.launched:,}", beside))
     hours = study.allocated_seconds() / 3600

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from nas.display import Progress, counted, duration, fit, number, progress_parts, time_left
+from nas.display import Progress, counted, duration, fit, number, progress_parts, reach, time_left
 from tests.nas import recorded
 from trainers import Measurement
 
@@ -18,14 +18,14 @@ def study(tmp_path):
 def test_the_line_counts_every_launched_trial_once(study):
     line = progress_parts(study, {})
     assert line[0] == "4 of 4 trials: 2 done, 1 running, 1 paused, 0 failed"
-    assert "best val_accuracy 0.9700 (trial 0 at 27)" in line
+    assert "best val_accuracy 0.9700 (trial 0 at 27 epochs)" in line
     assert "front 2" in line
     assert line[-1] == f"{number(35 / 3600)} device-hours"
 
 
 def test_before_the_first_result_the_furthest_trial_is_shown(tmp_path):
     study = recorded.write(tmp_path, recorded.small(closed=False)[:4])
-    assert "no result yet (trial 0 at 2)" in progress_parts(study, {0: Measurement(2, {}, 1.0)})
+    assert "no result yet (trial 0 at 2 epochs)" in progress_parts(study, {0: Measurement(2, {}, 1.0)})
 
 
 def test_the_time_left_follows_the_budget_spent(study):
@@ -109,3 +109,7 @@ def test_numbers_are_short(value, text):
 
 def test_counts_have_their_noun():
     assert (counted(1, "trial"), counted(0, "trial"), counted(1200, "trial")) == ("1 trial", "0 trials", "1,200 trials")
+
+
+def test_a_fidelity_has_its_unit(study):
+    assert [reach(study, fidelity) for fidelity in (1, 27, 0.5)] == ["1 epoch", "27 epochs", "0.5000 epochs"]
