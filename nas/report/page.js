@@ -113,8 +113,9 @@ function drawHistory() {
   traces.push({ type: kindOfPlot(past.at.length), mode: "lines", name: "best so far", x: when, y: past.best, hoverinfo: "skip",
     line: { color: css("--front"), width: 2, shape: "hv" } });
   const goal = data.objectives[0];
-  Plotly.react("history-plot", traces.filter((one) => one.x.length),
-    layout([clock === "at" ? `time in ${scale[1]}` : scale[1], null], [goal.name, goal.log && past.value]), settings);
+  const look = layout([clock === "at" ? `time in ${scale[1]}` : scale[1], null], [goal.name, goal.log && past.value]);
+  look.xaxis.rangemode = "tozero";
+  Plotly.react("history-plot", traces.filter((one) => one.x.length), look, settings);
 }
 
 function clockUnit(seconds) {
