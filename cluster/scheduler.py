@@ -4,8 +4,8 @@ First fit: legs that go on before new ones, each group in its order; a leg takes
 else the first nodes of one kind that hold it together. A leg that does not fit now waits; narrower ones behind it go.
 """
 
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
 
 from cluster.placement import first_fit
 from cluster.protocol import (
@@ -68,9 +68,7 @@ class Scheduler:
             case NodeDraining():
                 self._draining.add(event.node)
             case NodeGone():
-                self._nodes.pop(event.node, None)
-                self._free.pop(event.node, None)
-                self._draining.discard(event.node)
+                self._lose(event.node)
             case Ended():
                 self._ended = True
                 for queue in self._waiting:
@@ -88,6 +86,12 @@ class Scheduler:
         return bool(self._running) or any(self._waiting)
 
     @property
+    def widest(self) -> int:
+        """The most devices that one leg could be given, were nothing else running."""
+        devices = max(self._by_kind(self._total()).values(), default=0)
+        return devices if self._max_devices is None else min(devices, self._max_devices)
+
+    @property
     def waiting(self) -> list[Leg]:
         """Legs that wait for devices, in the order in which they will be tried."""
         return [*self._waiting[0], *self._waiting[1]]
@@ -95,7 +99,7 @@ class Scheduler:
     def _launches(self, at: float) -> list[Command]:
         commands: list[Command] = [*self._place(at)]
         if not self._ended and not any(self._waiting):
-            legs = self._room() // self._width
+            legs = self._room()
             if self._max_concurrent is not None:
                 legs = min(legs, self._max_concurrent - len(self._running))
             if legs > 0:
@@ -114,8 +118,20 @@ class Scheduler:
                 yield Launch(at, (leg,), leg.plan, allocation, leg.time_limit)
 
     def _room(self) -> int:
-        free = sum(count for node, count in self._free.items() if node not in self._draining)
-        return free if self._max_devices is None else min(free, self._max_devices - self._held)
+        """How many legs of the expected width fit now; a leg's devices are of one kind."""
+        legs = sum(free // self._width for free in self._by_kind(self._free).values())
+        return legs if self._max_devices is None else min(legs, (self._max_devices - self._held) // self._width)
+
+    def _total(self) -> dict[str, int]:
+        return {name: node.devices for name, node in self._nodes.items()}
+
+    def _by_kind(self, devices: Mapping[str, int]) -> Counter[str]:
+        """Sum ``devices`` of nodes by their kind, those of draining nodes left out."""
+        kinds: Counter[str] = Counter()
+        for name, count in devices.items():
+            if name not in self._draining:
+                kinds[self._nodes[name].kind] += count
+        return kinds
 
     def _fit(self, width: int) -> Allocation | None:
         if self._max_concurrent is not None and len(self._running) >= self._max_concurrent:
@@ -135,8 +151,17 @@ class Scheduler:
         allocation = self._running.pop(id)
         self._held -= allocation.devices
         for node, count in allocation.parts:
-            if node in self._free:
-                self._free[node] += count
+            self._free[node] += count
+
+    def _lose(self, name: str) -> None:
+        """Forget a node, and what legs hold there: one of the same name that joins later is another."""
+        self._nodes.pop(name, None)
+        self._free.pop(name, None)
+        self._draining.discard(name)
+        for id, allocation in self._running.items():
+            kept = tuple(part for part in allocation.parts if part[0] != name)
+            self._held -= allocation.devices - sum(count for _, count in kept)
+            self._running[id] = Allocation(kept)
 
     def _join(self, node: Node) -> None:
         if node.name not in self._nodes:

@@ -41,6 +41,7 @@ from trainers import Failure, FailureKind, Measurement, Plan, numbers_to_json
 
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 0.6
+_FIRST_ERRORS = 3
 
 Watch = Callable[[Study, Mapping[int, Measurement]], None]
 
@@ -258,7 +259,7 @@ class Controller:
         }
         if failure.kind is FailureKind.STORAGE:
             self._storage = failure.message
-        attempt = next_attempt(trial, failure, Plan.parse(trial.plan), self._executor.cluster.devices)
+        attempt = next_attempt(trial, failure, Plan.parse(trial.plan), self._scheduler.widest)
         if isinstance(attempt, Retry):
             self._record({**record, "then": "retry", "plan": str(attempt.plan)})
             rests = failure.kind in (FailureKind.CANCELLED, FailureKind.STORAGE)  # until a resume
@@ -269,8 +270,8 @@ class Controller:
 
     def _check_same_errors(self, trial: Trial) -> None:
         same = self._study.same_errors
-        limit = self._settings.max_same_errors if self._study.any_measured else min(3, self._settings.max_same_errors)
-        if same >= limit and self._over is None:
+        limit = self._settings.max_same_errors
+        if same >= (min(_FIRST_ERRORS, limit) if self._study.same_errors_only else limit) and self._over is None:
             self._same_errors = True
             error = trial.failures[-1]
             self._over = f"same error in {same} trials in a row: {error.error}: {error.message}"

@@ -26,7 +26,7 @@ class Retry:
 
 
 def next_attempt(trial: Trial, failure: Failure, plan: Plan, devices: int) -> Retry | None:
-    """Whether ``failure``, not yet counted in ``trial``, is followed by another attempt on a cluster of ``devices``.
+    """Whether ``failure``, not yet counted in ``trial``, is followed by another attempt, on ``devices`` at most.
 
     A crash is retried twice; memory running out once, with the batch over twice as many devices where there are as
     many; a node's loss, a preemption or a halt always.

@@ -79,7 +79,7 @@ class Rehearsal:
     @property
     def over(self) -> str | None:
         """Why nothing is proposed any more."""
-        return self._source.over
+        return self._source.over or self._source.exhausted
 
     def launch(self, trial: Trial) -> None:
         """Give a waiting trial its device."""

@@ -52,8 +52,7 @@ def resume(
     ``change`` edits the plain configuration (budgets, ``trial``, ``cluster``, ``study``). ``code`` gives classes and
     functions by kind (``space``, ``task``, ``trainer``, ``strategy``) that the record could keep by name only.
     """
-    records = list(event_log.read(folder))
-    study = fold(folder, records)
+    study = fold(folder, (record for record in event_log.read(folder) if record["event"] in ("study", "opened")))
     if not study.header:
         raise StudyError(f"{folder}: the event log has no header; start the search anew in another folder")
     recorded = _with_code(SearchConfig.from_plain(study.config or study.header["config"]), code or {})
@@ -61,10 +60,7 @@ def resume(
     check(config)
     parts = Parts(config, folder)
     parts.check_schema(study.header["space"])
-    state = parts.state()
-    for record in records:
-        state.apply(record)
-    return _session(parts, state, watch, header=None)
+    return _session(parts, parts.state(), watch, header=None)
 
 
 def _with_code(config: SearchConfig, code: Mapping[str, Any]) -> SearchConfig:
@@ -79,7 +75,10 @@ def _session(parts: Parts, state: SearchState, watch: Watch, header: Record | No
             raise StorageError(f"{parts.folder}: the study's folder cannot be written ({error.strerror})") from error
         executor: Executor | None = None
         try:
-            if header is not None:
+            if header is None:
+                for record in event_log.read(parts.folder):  # under the lock: nobody writes any more
+                    state.apply(record)
+            else:
                 log.append(header)
                 state.apply(header)
                 log.flush()

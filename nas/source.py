@@ -34,7 +34,8 @@ class Source:
     """Asks the fidelity rule, then the strategy, within the budget.
 
     A proposal whose key the record answers, or whose trial is under way, is a duplicate; one that the static stage
-    refuses is infeasible. Both are recorded and the strategy is asked again; ``over`` says why nothing comes any more.
+    refuses is infeasible. Both are recorded and the strategy is asked again. ``over`` says why nothing comes any more,
+    ``exhausted`` why only promotions do.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Source:
         self._budget = budget
         self._seed = seed
         self.over: str | None = None
+        self.exhausted: str | None = None
 
     def next(self, at: float) -> Trial | None:
         """The trial that should have a leg now; None where there is none (now, or, with ``over``, any more)."""
@@ -59,7 +61,7 @@ class Source:
             number, until = promotion
             self._record({"event": "promoted", "at": at, "trial": number, "until": until})
             return self._study[number]
-        while self.over is None and self._budget.proposals_over(self._study) is None:
+        while self.exhausted is None and self._budget.proposals_over(self._study) is None:
             proposal = self._ask()
             if proposal is None:
                 return None
@@ -70,16 +72,16 @@ class Source:
 
     def resting(self) -> str:
         """Why nothing came, in words, where ``over`` does not say it."""
-        return self._budget.proposals_over(self._study) or "the strategy waits, and nothing runs"
+        return self.exhausted or self._budget.proposals_over(self._study) or "the strategy waits, and nothing runs"
 
     def _ask(self) -> Proposal | None:
         if self._study.barren >= _BARREN:
-            self.over = f"exhausted: {_BARREN:,} proposals in a row were duplicates or infeasible"
+            self.exhausted = f"exhausted: {_BARREN:,} proposals in a row were duplicates or infeasible"
             return None
         rng = np.random.default_rng([self._seed, len(self._study)])
         answer = self._state.strategy.ask(self._study.pending(), rng)
         if answer is EXHAUSTED:
-            self.over = "exhausted: the strategy has nothing left to propose"
+            self.exhausted = "exhausted: the strategy has nothing left to propose"
         return answer if isinstance(answer, Proposal) else None
 
     def _propose(self, at: float, proposal: Proposal) -> Trial:

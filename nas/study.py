@@ -45,6 +45,7 @@ class Study:
         self.leading_cost = inf
         self.any_measured = False
         self._last_error = ("", "")
+        self._judged = 0
         self._highest: Fidelity = 0
         self._legs_launched = 0
         self._trials: list[Trial] = []
@@ -100,6 +101,11 @@ class Study:
     def followers(self, trial: Trial) -> list[Trial]:
         """Duplicates that wait for the first answer of ``trial``."""
         return self._followers.get(trial.number, [])
+
+    @property
+    def same_errors_only(self) -> bool:
+        """Whether nothing but the same error has come of this study so far."""
+        return self.same_errors == self._judged
 
     def allocated_seconds(self) -> float:
         """Device-seconds allocated so far, those of running legs up to the last event included."""
@@ -178,12 +184,14 @@ class Study:
         self.sessions += 1
         self.config = record["config"]
         self.closed = self.exit_code = None
-        for trial in self._active.values():
-            if trial.state is State.RUNNING:
-                self._release(trial, record["at"])
-                trial.state, trial.broken_off = State.WAITING, True
+        self._break_off(record["at"])
         for trial in self._paused.values():
             trial.state, trial.outcome = State.PAUSED, None
+
+    def _break_off(self, at: float) -> None:
+        for trial in self.running():
+            self._release(trial, at)
+            trial.state, trial.broken_off = State.WAITING, True
 
     def _on_proposed(self, record: Record) -> None:
         start_from = record.get("start_from")
@@ -253,11 +261,17 @@ class Study:
         trial = self._trials[record["trial"]]
         metrics = {**trial.static, **numbers_from_json(record["metrics"])}
         trial.rungs[record["fidelity"]] = Measurement(record["fidelity"], metrics, record["seconds"])
-        self._highest = max(self._highest, record["fidelity"])
-        self.any_measured, self.same_errors = True, 0
-        if not self.objectives.missing(metrics) and not self.objectives.violations(metrics):
-            self.leading_cost = min(self.leading_cost, self.objectives.objectives[0].cost(metrics))
+        if not self.objectives.missing(metrics):
+            self._count_measured(record["fidelity"], metrics)
         self._answer(trial, Outcome.STOPPED)
+
+    def _count_measured(self, fidelity: Fidelity, metrics: Mapping[str, float]) -> None:
+        self._judged, self.same_errors = self._judged + 1, 0
+        costs = self.objectives.costs(metrics)
+        if inf not in costs:  # else it has diverged
+            self._highest, self.any_measured = max(self._highest, fidelity), True
+        if not self.objectives.violations(metrics):
+            self.leading_cost = min(self.leading_cost, costs[0])
 
     def _answer(self, trial: Trial, outcome: Outcome) -> None:
         self._untold.pop(trial.number, None)
@@ -296,7 +310,7 @@ class Study:
         error = (failure.error, failure.frame)
         same = failure.kind is FailureKind.ERROR and error == self._last_error
         self.same_errors = self.same_errors + 1 if same else int(failure.kind is FailureKind.ERROR)
-        self._last_error = error
+        self._last_error, self._judged = error, self._judged + 1
 
     def _on_promoted(self, record: Record) -> None:
         trial = self._trials[record["trial"]]
@@ -323,6 +337,7 @@ class Study:
 
     def _on_closed(self, record: Record) -> None:
         self.closed, self.exit_code = record["reason"], record["exit_code"]
+        self._break_off(record["at"])
         if record["final"]:
             for trial in self._paused.values():
                 trial.state, trial.outcome = State.ENDED, Outcome.STOPPED

@@ -46,8 +46,8 @@ class Trial:
 
     ``rungs`` holds a Measurement per fidelity reached, its metrics joined with the static ones (``parameters``).
     ``until`` is the fidelity that the current leg runs to, ``attempt`` its last launch (-1: not launched yet),
-    ``leg_since`` and ``launch_order`` say when it was first launched, ``broken_off`` that its session died while it ran.
-    Seconds are the executor's.
+    ``leg_since`` and ``launch_order`` say when it was first launched, ``broken_off`` that its session died while it
+    ran. Seconds are the executor's.
     """
 
     number: int
