@@ -68,7 +68,7 @@ class Machine(RuleBasedStateMachine):
         self.width = width
         self.scheduler, self.twin = (Scheduler(spec, max_concurrent, max_devices, width) for _ in range(2))
         self.draining, self.at, self.number, self.ended = set(), 0.0, 0, False
-        self.holds, self.lost, self.queue, self.launched = {}, set(), ([], []), set()
+        self.holds, self.queue, self.launched = {}, ([], []), set()
 
     # Events
 
@@ -102,7 +102,6 @@ class Machine(RuleBasedStateMachine):
     def end_leg(self, data, fails):
         id = data.draw(st.sampled_from(sorted(self.holds)))
         del self.holds[id]
-        self.lost.discard(id)
         lost = Failure(FailureKind.CRASHED, "")
         self.feed(Failed(self.now(), id, lost, 1.0) if fails else Finished(self.now(), id, 1.0))
 
@@ -131,7 +130,19 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def lose(self, data):
         """A node goes; its legs have still to be failed, perhaps after a node of its name has come back."""
-        name = data.draw(st.sampled_from(sorted(self.nodes)))
+        self.go(data.draw(st.sampled_from(sorted(self.nodes))))
+
+    @precondition(lambda self: any(self.holds.values()))
+    @rule(data=st.data())
+    def bounce(self, data):
+        """A node that is in use goes, and is back before its legs have failed."""
+        name = data.draw(st.sampled_from(sorted({name for parts in self.holds.values() for name, _ in parts})))
+        node = self.nodes[name]
+        self.go(name)
+        self.nodes[name] = node
+        self.feed(NodeJoined(self.now(), node))
+
+    def go(self, name):
         del self.nodes[name]
         self.draining.discard(name)
         self.holds = {id: [part for part in parts if part[0] != name] for id, parts in self.holds.items()}
