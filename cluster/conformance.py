@@ -32,12 +32,11 @@ from cluster.protocol import (
 )
 from cluster.resources import Allocation
 from search_spaces import Architecture, Candidate, Choice, Infeasible, Reference, SearchSpace
-from search_spaces.conformance import Finding
+from search_spaces.conformance import Check, Finding, judge
 from trainers import Diverged, FailureKind, Fidelity, Plan, Recipe
 from trainers.context import Context
 
 ExecutorMaker: TypeAlias = Callable[[Recipe], Executor]
-Check: TypeAlias = tuple[str, Callable[[], None]]
 
 _FAILURES = {
     "raise": FailureKind.ERROR,
@@ -124,7 +123,7 @@ def executor_checks(make: ExecutorMaker, folder: Path | None = None) -> Iterator
 def run_executor(make: ExecutorMaker, folder: Path | None = None) -> list[Finding]:
     """Run all checks; an empty list when the executor keeps the contract."""
     with executor_checks(make, folder) as checks:
-        return [finding for name, check in checks for finding in _judge(name, check)]
+        return [finding for name, check in checks for finding in judge(name, check)]
 
 
 def _recipe(folder: Path) -> Recipe:
@@ -135,16 +134,6 @@ def _recipe(folder: Path) -> Recipe:
         maximum=_MAXIMUM,
         folder=folder,
     )
-
-
-def _judge(name: str, check: Callable[[], None]) -> list[Finding]:
-    try:
-        check()
-    except AssertionError as error:
-        return [Finding(name, str(error))]
-    except Exception as error:
-        return [Finding(name, f"raised {type(error).__name__}: {error}")]
-    return []
 
 
 class _Drive:

@@ -24,12 +24,11 @@ from nas.strategies.random import RandomSearch
 from nas.study import Study
 from nas.trial import State, Trial
 from search_spaces import Bound, CandidateSpace, Choice, Float, Integer, Repeat, SearchSpace, hyperparameter_domain
-from search_spaces.conformance import Finding
+from search_spaces.conformance import Check, Finding, judge
 from trainers import FailureKind, Fidelity, Measurement
 
 StrategyMaker: TypeAlias = Callable[[CandidateSpace, Objectives], Strategy]
 RuleMaker: TypeAlias = Callable[[Objectives, Fidelity, Fidelity, float], FidelityRule]
-Check: TypeAlias = tuple[str, Callable[[], None]]
 
 _STEPS = 150
 _AT_ONCE = 4
@@ -87,17 +86,7 @@ def _checks(suite: object) -> list[Check]:
 
 
 def _run(checks: list[Check]) -> list[Finding]:
-    return [finding for name, check in checks for finding in _judge(name, check)]
-
-
-def _judge(name: str, check: Callable[[], None]) -> list[Finding]:
-    try:
-        check()
-    except AssertionError as error:
-        return [Finding(name, str(error))]
-    except Exception as error:
-        return [Finding(name, f"raised {type(error).__name__}: {error}")]
-    return []
+    return [finding for name, check in checks for finding in judge(name, check)]
 
 
 # Rehearsed searches ---------------------------------------------------------------------------------------------------

@@ -56,10 +56,11 @@ def checks(space: SearchSpace, signature: Signature) -> list[Check]:
 
 def run(space: SearchSpace, signature: Signature) -> list[Finding]:
     """Run all checks; an empty list when the space keeps the contract."""
-    return [finding for name, check in checks(space, signature) for finding in _judge(name, check)]
+    return [finding for name, check in checks(space, signature) for finding in judge(name, check)]
 
 
-def _judge(name: str, check: Callable[[], None]) -> list[Finding]:
+def judge(name: str, check: Callable[[], None]) -> list[Finding]:
+    """Run a check; what it found, with the text of the exception where it raised another than AssertionError."""
     try:
         check()
     except AssertionError as error:

@@ -10,19 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from search_spaces import Candidate
-from search_spaces.conformance import Finding
+from search_spaces.conformance import Check, Finding, judge
 from trainers.context import Recipe
 from trainers.failure import Failure, FailureKind
 from trainers.measurement import Fidelity, Measurement
 from trainers.runner import Runner
 from trainers.task import Split, Task
-
-Check: TypeAlias = tuple[str, Callable[[], None]]
 
 _ROWS = 8
 _SEED = 11
@@ -53,17 +51,7 @@ def _checks(suite: object) -> list[Check]:
 
 
 def _run(checks: list[Check]) -> list[Finding]:
-    return [finding for name, check in checks for finding in _judge(name, check)]
-
-
-def _judge(name: str, check: Callable[[], None]) -> list[Finding]:
-    try:
-        check()
-    except AssertionError as error:
-        return [Finding(name, str(error))]
-    except Exception as error:
-        return [Finding(name, f"raised {type(error).__name__}: {error}")]
-    return []
+    return [finding for name, check in checks for finding in judge(name, check)]
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,14 @@ def test_conformance(make):
     assert run_executor(make) == []
 
 
+@pytest.mark.ray
+@pytest.mark.slow
+def test_conformance_of_ray(local_ray):
+    from cluster.ray_backend import RayExecutor
+
+    assert run_executor(lambda recipe: RayExecutor(recipe, address="auto")) == []
+
+
 # The suite finds what breaks the contract.
 
 
