@@ -1,5 +1,6 @@
 """The controller's loop, on the simulated and inline executors and on one that does as it is told."""
 
+import os
 from collections import Counter
 from math import inf, nan
 
@@ -586,6 +587,29 @@ def test_a_storage_failure_stops_asking_pauses_the_rest_and_can_be_resumed(tmp_p
     study = nas.resume(tmp_path, code=CODE)
     assert study.launched == 20
     assert {trial.outcome for trial in study.trials()} == {Outcome.COMPLETED}
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 9, 25])
+def test_a_disk_that_fills_up_under_the_log_ends_the_search_and_it_can_be_resumed(tmp_path, monkeypatch, turns):
+    real, left = os.write, [turns]
+
+    def write(file, data):
+        if bytes(data).startswith(b'{"at') or b'"event"' in bytes(data):
+            left[0] -= 1
+            if left[0] < 0:
+                real(file, bytes(data)[:10])
+                raise OSError(28, os.strerror(28))
+        return real(file, data)
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(StorageError, match=r"No space left"):
+        nas.search(folder=tmp_path, **tables(search={"trials": 20}, fidelity=ASHA))
+    monkeypatch.undo()
+    assert not (tmp_path / "lock").exists()
+    if turns == 0:
+        assert (tmp_path / "events.jsonl").read_bytes() == b""
+        return
+    assert nas.resume(tmp_path, code=CODE).launched == 20
 
 
 def test_the_python_interface_raises_what_ended_the_search(tmp_path):
