@@ -238,7 +238,9 @@ class Controller:
             return Outcome.DIVERGED
         if measurement.fidelity >= self._state.rule.rungs[-1]:
             return Outcome.COMPLETED
-        return self._state.rule.on_report(trial, measurement)
+        decision = self._state.rule.on_report(trial, measurement)
+        ends = self._over is not None or self._source.ends()
+        return Verdict.PAUSE if ends and isinstance(decision, Continue) else decision
 
     def _fail_missing(self, at: float, trial: Trial, missing: list[str], busy_seconds: float) -> None:
         message = f"not reported: {', '.join(missing)}; the trainer reported {', '.join(sorted(trial.metrics))}"

@@ -27,7 +27,7 @@ class EventLog:
     """The writer: holds the lock, buffers a turn's records, writes them as one.
 
     ``fsync="always"`` makes every turn durable, ``"batch"`` at most one every 0.1 s and the last. Raises StudyError
-    where another process writes, StorageError where the storage is full or gone.
+    where another process writes, StorageError where the storage is full or gone. ``size`` is the file's, in bytes.
     """
 
     def __init__(self, folder: Path, fsync: str = "batch") -> None:
@@ -38,7 +38,7 @@ class EventLog:
         self.lock = Lock(folder)
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            self._size = _drop_torn_line(self.path)
+            self.size = _drop_torn_line(self.path)
         except BaseException:
             self.lock.release()
             raise
@@ -71,12 +71,12 @@ class EventLog:
             while left:  # a write that falls short says why the next time
                 left = left[os.write(self._file, left) :]
         except OSError as error:
-            os.ftruncate(self._file, self._size)
+            os.ftruncate(self._file, self.size)
             raise StorageError(
                 f"{self.path.parent}: {len(turn)} bytes of the event log could not be written ({error.strerror}); "
                 "make room, then resume"
             ) from error
-        self._size += len(turn)
+        self.size += len(turn)
         self._synced = False
 
     def sync(self) -> None:
@@ -84,7 +84,7 @@ class EventLog:
         try:
             os.fsync(self._file)
         except OSError as error:
-            raise StorageError(f"{self.path}: {self._size} bytes cannot be made durable ({error.strerror})") from error
+            raise StorageError(f"{self.path}: {self.size} bytes cannot be made durable ({error.strerror})") from error
         self._synced, self._synced_at = True, monotonic()
 
     def close(self) -> None:

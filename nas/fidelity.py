@@ -4,9 +4,10 @@ A rule is asked (`first`, `on_report`, `promote`) only live, and told (`observe`
 replay alike: what it answered stands in the log, and is never computed anew.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from math import isclose
+from math import ceil, isclose
 from typing import Protocol, TypeAlias
 
 from sortedcontainers import SortedList
@@ -200,6 +201,15 @@ class _Halving:
         if trial.fidelity in self._rungs:
             self._rungs[trial.fidelity].let_go(trial.number)
 
+    def _best_held(self, top: Callable[[int], int]) -> tuple[int, Fidelity] | None:
+        """The best trial held among the ``top(size)`` best of a rung, from the highest rung down."""
+        for fidelity, above in zip(self.rungs[-2::-1], self.rungs[:0:-1], strict=True):
+            rung = self._rungs[fidelity]
+            number = rung.best_held(top(len(rung)))
+            if number is not None:
+                return number, above
+        return None
+
     def _below(self, fidelity: Fidelity) -> Fidelity:
         return self.rungs[self.rungs.index(fidelity) - 1]
 
@@ -219,12 +229,7 @@ class AsynchronousHalving(_Halving):
 
     def promote(self) -> tuple[int, Fidelity] | None:
         """The best held trial of the highest rung whose top 1/eta holds one."""
-        for fidelity, above in zip(self.rungs[-2::-1], self.rungs[:0:-1], strict=True):
-            rung = self._rungs[fidelity]
-            number = rung.best_held(int(len(rung) / self.eta))
-            if number is not None:
-                return number, above
-        return None
+        return self._best_held(lambda size: int(size / self.eta))
 
 
 class StoppingHalving(_Halving):
@@ -238,8 +243,8 @@ class StoppingHalving(_Halving):
         return Verdict.STOP
 
     def promote(self) -> tuple[int, Fidelity] | None:
-        """No trial is ever held."""
-        return None
+        """A trial that would have gone on, had not a budget ended; there is none before a resume with a larger one."""
+        return self._best_held(lambda size: ceil(size / self.eta))
 
 
 RULES = Registry(

@@ -1,21 +1,26 @@
 """The key of a trial: equal for candidates that are the same experiment."""
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import orjson
 
-from search_spaces import Candidate, SearchSpace
+from search_spaces import Candidate, Reference, SearchSpace
 
 
 class KeyMaker:
     """Hashes space, canonical architecture, hyperparameters, task and replicate.
 
-    ``merge="exact"`` leaves architectures as they are, for recorded results that differ between equivalent ones.
+    Space and task count with their arguments. ``merge="exact"`` leaves architectures as they are, for recorded results
+    that differ between equivalent ones.
     """
 
-    def __init__(self, space: SearchSpace, task: str, merge: str = "canonical", replicate: int = 0) -> None:
+    def __init__(
+        self, space: SearchSpace, names: Sequence[Reference], merge: str = "canonical", replicate: int = 0
+    ) -> None:
         self._canonical = space.canonical if merge == "canonical" else None
-        prefix = orjson.dumps([space.schema_hash(), task, replicate])
+        code = [[name.name, dict(name.arguments)] for name in names]
+        prefix = orjson.dumps([space.schema_hash(), code, replicate], default=repr, option=orjson.OPT_SORT_KEYS)
         self._state = blake2b(prefix, digest_size=12)
 
     def key(self, candidate: Candidate) -> str:

@@ -19,11 +19,11 @@ from nas.keys import KeyMaker
 from nas.retention import Retention
 from nas.search_state import SearchState
 from nas.source import Source, recorder
-from nas.static_stage import StaticStage
+from nas.static_stage import STATIC_METRICS, StaticStage
 from nas.strategies import STRATEGIES
 from nas.study import Study
 from search_spaces import CandidateSpace, Registry, SearchSpace, hyperparameter_domain
-from trainers import Plan, Recipe
+from trainers import TRAINERS, Plan, Recipe, builds_networks
 from trainers.materials import Materials
 
 CLOSE_SECONDS = 3.5
@@ -119,6 +119,10 @@ class Parts:
                 "was made with; restore that version of the space, or start a new study"
             )
 
+    def _counts_networks(self) -> bool:
+        named = {*self.config.objectives, *self.config.constraints}
+        return bool(named & STATIC_METRICS) or builds_networks(_factory(TRAINERS, self.config.search.trainer))
+
     def executor(self, origin: float, interrupted: Callable[[], int]) -> Executor:
         """Start the executor."""
         return make_executor(self.config, self.recipe, self.plan, origin, interrupted)
@@ -129,9 +133,10 @@ class Parts:
         """Put the parts together."""
         search, cluster = self.config.search, self.config.cluster
         budget = Budget(search.trials, search.hours, search.device_hours, search.target)
-        named = frozenset([*self.config.objectives, *self.config.constraints])
-        keys = KeyMaker(self.space, self.recipe.task.name, search.merge or "canonical")
-        static = StaticStage(self.space, lambda: self.materials.task.signature, named, self.config.bounds)
+        keys = KeyMaker(self.space, (self.recipe.space, self.recipe.task), search.merge or "canonical")
+        static = StaticStage(
+            self.space, lambda: self.materials.task.signature, self._counts_networks(), self.config.bounds
+        )
         return Controller(
             state=state,
             scheduler=Scheduler(executor.cluster, cluster.max_concurrent, cluster.max_devices, self.plan.width),

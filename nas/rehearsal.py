@@ -40,8 +40,8 @@ class Rehearsal:
         self.state = SearchState(Study(Path("rehearsal")), rule, strategy)
         self.study = self.state.study
         self.records: list[Record] = []
-        self._static = _Whim(space.space, _no_signature, frozenset(), ())
-        keys = KeyMaker(space.space, "rehearsal")
+        self._static = _Whim(space.space, _no_signature, False, ())
+        keys = KeyMaker(space.space, ())
         self._source = Source(self.state, self.record, keys, self._static, Budget(_UNBOUNDED), seed)
         self.record(
             {

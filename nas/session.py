@@ -78,6 +78,8 @@ def _session(parts: Parts, state: SearchState, watch: Watch, header: Record | No
             if header is None:
                 for record in event_log.read(parts.folder):  # under the lock: nobody writes any more
                     state.apply(record)
+            elif log.size:
+                raise StudyError(f"{parts.folder}: another search has just begun here; choose another folder")
             else:
                 log.append(header)
                 state.apply(header)

@@ -53,8 +53,7 @@ class Source:
 
     def next(self, at: float) -> Trial | None:
         """The trial that should have a leg now; None where there is none (now, or, with ``over``, any more)."""
-        self.over = self._budget.over(self._study)
-        if self.over is not None:
+        if self.ends():
             return None
         promotion = self._state.rule.promote()
         if promotion is not None:
@@ -69,6 +68,11 @@ class Source:
             if trial.state is State.WAITING:
                 return trial
         return None
+
+    def ends(self) -> bool:
+        """Whether a budget is spent that ends promotions too; ``over`` then says which."""
+        self.over = self._budget.over(self._study)
+        return self.over is not None
 
     def resting(self) -> str:
         """Why nothing came, in words, where ``over`` does not say it."""

@@ -18,8 +18,9 @@ class StaticVerdict:
 
 
 class StaticStage:
-    """Counts candidates on the meta device where an objective or a constraint needs it, and judges constraints.
+    """Builds and counts candidates on the meta device, and judges constraints.
 
+    With ``needed`` false nothing is done: the trainer builds no network, and no objective or constraint counts one.
     ``signature`` is called at the first candidate, since making a task may load its data. Where the meta build fails,
     nothing is said here: the trial counts its own network and judges the bounds before it trains.
     """
@@ -28,13 +29,13 @@ class StaticStage:
         self,
         space: SearchSpace,
         signature: Callable[[], Signature],
-        needed: frozenset[str],
+        needed: bool,
         bounds: tuple[Bound, ...],
     ) -> None:
         self._space = space
         self._signature = signature
         self._bounds = bounds
-        self._needed = bool(needed & STATIC_METRICS)
+        self._needed = needed
 
     def judge(self, candidate: Candidate) -> StaticVerdict:
         """Metrics and verdict of ``candidate``."""

@@ -298,6 +298,7 @@ class Study:
         trial = self._trials[record["trial"]]
         self._release(trial, record["at"])
         trial.failures.append(Failure.from_json(record["failure"]))
+        self.busy_seconds += record["busy"] * trial.devices
         if record["then"] == "ended":
             self._count_error(trial.failures[-1])
             trial.reason = trial.failures[-1].message
@@ -366,8 +367,14 @@ def objectives_from_plain(objectives: Mapping[str, str], constraints: Mapping[st
 def fold(folder: Path, records: Iterable[Record]) -> Study:
     """Replay ``records`` into a study."""
     study = Study(folder)
-    for record in records:
-        study.apply(record)
+    for number, record in enumerate(records, 1):
+        try:
+            study.apply(record)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise StudyError(
+                f"{folder / event_log.FILE}, record {number} ({record['event']}) does not fit those before it "
+                f"({type(error).__name__}: {error}); restore the file from a copy"
+            ) from error
     return study
 
 

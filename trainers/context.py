@@ -45,6 +45,14 @@ class Halted(BaseException):
     """Raised by ``context.report`` in a trial that was told to end; let it pass through."""
 
 
+def builds_networks(trainer: Any) -> bool:
+    """Whether a trainer builds the candidates' networks, as all do but those with an attribute ``builds = False``.
+
+    Candidates are then built once on the meta device before a trial begins, and those refused that cannot be.
+    """
+    return bool(getattr(trainer, "builds", True))
+
+
 class Trainer(Protocol):
     """Trains one candidate from ``context.start`` to ``context.until``, reporting on the way."""
 

@@ -22,6 +22,8 @@ class Synthetic:
     reports (default: one, at the leg's end).
     """
 
+    builds = False
+
     def __call__(self, candidate: Candidate, context: Context) -> None:
         """Report; spends no time and draws nothing."""
         settings = _Settings.parse(context.recipe.settings)

@@ -3,9 +3,10 @@
 import math
 from pathlib import Path
 
-import nas
 import orjson
 import pytest
+
+import nas
 
 VIRTUAL = {"executor": "simulated", "max_devices": 3}
 SEARCH = {"space": "mlp", "task": "digits", "seed": 5}
@@ -21,6 +22,9 @@ def curve(candidate, context):
     seconds = (context.until - context.start) * (1 + depth)
     accuracy = level - 1 / context.until if dropout < 0.3 or depth > 1 else math.nan
     context.report(context.until, {"val_accuracy": accuracy}, seconds=seconds)
+
+
+curve.builds = False
 
 
 def tables(rule, strategy, executor, trials=14):
@@ -82,6 +86,9 @@ def untimed(candidate, context):
     clocked = context.report
     context.report = lambda fidelity, metrics, seconds: clocked(fidelity, metrics)
     curve(candidate, context)
+
+
+untimed.builds = False
 
 
 def test_killed_twice_in_one_leg_keeps_the_virtual_time_of_its_first_launch(tmp_path):
@@ -149,3 +156,75 @@ def test_what_is_frozen_cannot_change_on_resume(tmp_path):
 def test_a_folder_without_a_study_is_named(tmp_path):
     with pytest.raises(nas.StudyError, match="no study here"):
         nas.load(Path(tmp_path))
+
+
+def steady(candidate, context):
+    """A unit of fidelity takes 20 s; the deeper the better."""
+    seconds = 20 * (context.until - context.start)
+    context.report(context.until, {"val_accuracy": candidate.architecture["depth"]}, seconds=seconds)
+
+
+steady.builds = False
+
+
+def test_a_time_budget_holds_trials_that_would_go_on_and_a_larger_one_takes_them_up(tmp_path):
+    config = tables("asha-stop", "random", "simulated", trials=50)
+    config["search"] |= {"trainer": steady, "hours": 0.01}
+    study = nas.search(folder=tmp_path / "s", **config)
+    assert study.closed == "0.01 hours"
+    assert study.seconds <= 36 + 40
+    assert all(trial.fidelity < 9 for trial in study.trials())
+    study = nas.resume(tmp_path / "s", code={"trainer": steady}, search={"hours": 2, "trials": study.launched})
+    assert any(trial.outcome is nas.Outcome.COMPLETED for trial in study.trials())
+
+
+def test_a_record_that_does_not_fit_is_named_with_its_number(tmp_path):
+    nas.search(folder=tmp_path / "s", **tables("none", "random", "simulated", trials=2))
+    log = tmp_path / "s" / "events.jsonl"
+    log.write_bytes(log.read_bytes() + b'{"event":"finished","at":9.0,"trial":7}\n')
+    count = len(log.read_bytes().splitlines())
+    with pytest.raises(nas.StudyError, match=rf"record {count} \(finished\)"):
+        nas.load(tmp_path / "s")
+
+
+def test_keys_tell_tasks_with_other_arguments_apart():
+    from nas.keys import KeyMaker
+    from search_spaces import SPACES, Candidate, Reference
+
+    space = Reference("mlp").make(SPACES)
+    candidate = Candidate(space.parse('activation="relu", norm="none", dropout=0.1, depth=1, layer.0.width=16'))
+    one, same, other = (
+        KeyMaker(space, (Reference("mlp"), Reference("digits", {"split_seed": seed}))).key(candidate)
+        for seed in (1, 1, 2)
+    )
+    assert one == same != other
+
+
+class Picky:
+    """`mlp`, but no network of rectifiers can be built."""
+
+    def __new__(cls):
+        from search_spaces import Infeasible
+        from search_spaces.mlp import MLP
+
+        class PickyMLP(MLP):
+            def build(self, architecture, signature):
+                if architecture["activation"] == "relu":
+                    raise Infeasible("no rectifiers")
+                return super().build(architecture, signature)
+
+        return PickyMLP()
+
+
+def test_what_the_space_calls_infeasible_is_refused_before_it_runs(tmp_path):
+    config = tables("none", "random", "simulated", trials=8)
+    config["search"] |= {"space": Picky(), "trainer": lambda candidate, context: curve(candidate, context)}
+    study = nas.search(folder=tmp_path / "s", **config)
+    refused = [trial for trial in study.trials() if trial.outcome is nas.Outcome.INFEASIBLE]
+    assert refused
+    assert study.rejected == len(refused)
+    for trial in refused:
+        assert trial.proposal.candidate.architecture["activation"] == "relu"
+        assert trial.reason == "no rectifiers"
+        assert trial.launches == 0
+    assert all(trial.proposal.candidate.architecture["activation"] != "relu" for trial in study.trials() if trial.launches)
