@@ -3,9 +3,9 @@
     python -m benchmarks.orchestration simulated --trials 100000 --json FILE
 
 `simulated`: random search on `mlp` and a learning rate under asha with three rungs, eight simulated workers, default
-durability, on a virtual clock. `trials_per_second` counts launched trials over the whole session, from the log's opening
-to its closing; `last_over_first` is the time of the last tenth of the trials over that of the first tenth; `replay_seconds` the reading
-of the log into a Study.
+durability, on a virtual clock. `trials_per_second` counts launched trials over the whole session, from the opening of
+the log to its closing; `last_over_first` is the time of the last tenth of the trials over that of the first tenth;
+`replay_seconds` the reading of the log into a Study.
 """
 
 import argparse
