@@ -23,15 +23,17 @@ from cluster.gang import Answer, Keep, Patience
 from cluster.gang_pool import GangPool
 from cluster.installation import PACKAGES, Installation
 from cluster.machines import Machine, Machines, NodeView
+from cluster.processes import Processes, Reaper
 from cluster.protocol import ExecutorEvent, Halt, Launch, NodeGone
 from cluster.resources import Allocation, ClusterSpec, Node
-from cluster.session import Processes, SessionFolder, check_reachable, few_attempts, kept_signal_handlers, prepare
+from cluster.session import SessionFolder, check_reachable, few_attempts, kept_signal_handlers, prepare
 from trainers import Failure, FailureKind, Recipe
 
 _NODE_SECONDS = 1.0
 _SUSPICION_SECONDS = 30.0
 """How long a node that does not answer is taken as gone while Ray still calls it alive."""
 _EXIT_DETAIL = re.compile(r"Worker exit detail: (.+?)(?: Some common causes|$)", re.DOTALL)
+_TEXT_CHARACTERS = 1_000
 _CLOSE_SHARE = 0.7
 """Share of the time to close after which Ray's own orderly end is cut short."""
 
@@ -206,6 +208,7 @@ class RaySession:
         self.open = True
         self._joined = not local and not ray.is_initialized()
         self._folder = SessionFolder() if local else None
+        self._reaper = Reaper(self._folder.path) if self._folder else None
         try:
             if self._folder is not None:
                 self._init(address, num_cpus=max_devices, include_dashboard=False, _temp_dir=str(self._folder.path))
@@ -214,7 +217,7 @@ class RaySession:
                 with few_attempts(os.environ):
                     self._init(address)
         except BaseException as error:
-            self.close(5.0)
+            self.close(1.0)
             if self._joined and isinstance(error, ConnectionError | RuntimeError):
                 raise ValueError(
                     f"address = {address!r}: no Ray answers there ({error}); run inside a Ray job (nas submit), "
@@ -248,6 +251,8 @@ class RaySession:
         impatient.cancel()
         processes.end(max(0.0, deadline - monotonic() - (1 - _CLOSE_SHARE)))
         self._folder.remove()
+        if self._reaper is not None:
+            self._reaper.dismiss()
 
 
 class _NodeWatch:
@@ -405,7 +410,7 @@ def fault(error: BaseException) -> Failure:
     """Sort what Ray says of a call that did not return."""
     from ray import exceptions
 
-    text = str(error).strip()
+    text = str(error).strip()[:_TEXT_CHARACTERS]
     if isinstance(error, exceptions.OutOfMemoryError):
         return Failure(FailureKind.OUT_OF_MEMORY, text, error=type(error).__name__)
     if isinstance(error, exceptions.RayActorError) and error.preempted:

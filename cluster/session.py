@@ -1,4 +1,4 @@
-"""What a Ray that we start leaves on this machine: a folder, processes, variables; and how all of it goes again."""
+"""What a Ray that we start needs on this machine: a folder, variables, signal handlers; all of it goes again."""
 
 import fcntl
 import os
@@ -7,17 +7,16 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import monotonic, sleep, time
+from time import time
 
 _PREFIX = "nas-ray-"
 _LOCK = "owner.lock"
 _SOCKET_PATH_BYTES = 107
 _SESSION_BYTES = len("/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store.000")
 _YOUNG_SECONDS = 60.0
-_POLL_SECONDS = 0.02
 _REACH_SECONDS = 5.0
 
 
@@ -31,6 +30,8 @@ def prepare(environment: MutableMapping[str, str], local: bool) -> None:
     if not local:
         return
     environment.setdefault("RAY_preload_python_modules", "torch")
+    # Where the driver was killed, Ray's agents would ask its dead control process for 60 s more before they go.
+    environment.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "5")
     given = environment.get("RAY_AUTH_TOKEN") or environment.get("RAY_AUTH_TOKEN_PATH")
     if environment.get("RAY_AUTH_MODE", "token").lower() == "token" and not given:
         environment["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
@@ -86,63 +87,6 @@ def _sweep() -> None:
             with open(folder / _LOCK) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-class Processes:
-    """The processes of a session: those that name its folder on their command line, and all below them.
-
-    A process is kept with its start time, so that another one with the same number is never taken for it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = os.fsencode(folder)
-        self._known: set[tuple[int, str]] = set()
-
-    def alive(self) -> list[int]:
-        """Look again; return those that live, once seen also where their parent is gone."""
-        started, parents = _processes()
-        self._known.update((pid, started[pid]) for pid in _below(self._named(started), parents))
-        return sorted(pid for pid, start in self._known if started.get(pid) == start)
-
-    def end(self, seconds: float) -> list[int]:
-        """Wait ``seconds`` for all to go, then kill the rest; return what could not be killed."""
-        deadline = monotonic() + seconds
-        while self.alive() and monotonic() < deadline:
-            sleep(_POLL_SECONDS)
-        for pid in self.alive():
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        deadline = monotonic() + 1.0
-        while self.alive() and monotonic() < deadline:
-            sleep(_POLL_SECONDS)
-        return self.alive()
-
-    def _named(self, pids: Iterable[int]) -> Iterator[int]:
-        for pid in pids:
-            with suppress(OSError):
-                if pid != os.getpid() and self._folder in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    yield pid
-
-
-def _processes() -> tuple[dict[int, str], dict[int, int]]:
-    """Start time and parent of each living process, by number; empty where the system has no /proc."""
-    started: dict[int, str] = {}
-    parents: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            if fields[0] != "Z":
-                started[int(folder.name)], parents[int(folder.name)] = fields[19], int(fields[1])
-    return started, parents
-
-
-def _below(roots: Iterable[int], parents: dict[int, int]) -> set[int]:
-    found = set(roots)
-    size = -1
-    while size != len(found):
-        size = len(found)
-        found.update(pid for pid, parent in parents.items() if parent in found)
-    return found
 
 
 @contextmanager

@@ -1,10 +1,12 @@
 """Legs on a real, local Ray: what ends how, what is kept warm, and that nothing stays behind."""
 
-import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -17,6 +19,53 @@ from trainers import FailureKind
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
+
+
+def metrics(bench: Bench) -> dict[str, float]:
+    """Metrics of the newest report."""
+    return dict(next(event.measurement.metrics for event in reversed(bench.events) if isinstance(event, Reported)))
+
+
+# Executors of their own, before that of the other tests holds the devices ---------------------------------------------
+
+
+def test_code_given_by_value_runs_on_the_workers(local_ray: None, tmp_path: Path) -> None:
+    from cluster.ray_backend import RayExecutor
+
+    def train(candidate: object, context: object) -> None:
+        context.report(context.until, {"answer": 42})  # type: ignore[attr-defined]
+
+    mine = RayExecutor(replace(recipe(tmp_path), trainer=Reference(train)), address="auto", max_devices=2)
+    own = Bench(mine)
+    assert isinstance(own.run("any"), Finished)
+    assert metrics(own) == {"answer": 42}
+    mine.close(5.0)
+
+
+def test_two_workers_pass_hundreds_of_empty_trials_a_second(
+    local_ray: None, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    from cluster.ray_backend import RayExecutor
+
+    executor = RayExecutor(recipe(tmp_path), address="auto", max_devices=2)
+    bench = Bench(executor)
+    for _ in range(2):
+        bench.launch("report")
+    began, ended, trials = monotonic(), 0, 300
+    while ended < trials and monotonic() - began < DEADLINE_SECONDS:
+        for event in executor.poll(1.0):
+            if isinstance(event, ENDS):
+                assert isinstance(event, Finished)
+                began, ended = (monotonic() if ended == 1 else began), ended + 1
+                bench.launch("report")
+    rate = ended / (monotonic() - began)
+    record_property("trials_per_second", rate)
+    print(f"{rate:.0f} empty trials a second")
+    executor.close(5.0)
+    assert ended >= trials
+
+
+# One executor for many tests ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +82,6 @@ def executor(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture
 def bench(executor: Executor) -> Bench:
     return Bench(executor)
-
-
-def metrics(bench: Bench) -> dict[str, float]:
-    """Metrics of the newest report."""
-    return dict(next(event.measurement.metrics for event in reversed(bench.events) if isinstance(event, Reported)))
 
 
 def failure(bench: Bench, act: str, width: int = 1, limit: float | None = None) -> Failed:
@@ -149,62 +193,20 @@ def test_a_trainer_that_returns_early_is_an_error(bench: Bench) -> None:
     assert "reported fidelity 1" in failed.message
 
 
-def test_code_given_by_value_runs_on_the_workers(
-    local_ray: None, executor: Executor, tmp_path: Path, bench: Bench
-) -> None:
-    from dataclasses import replace
-
-    from cluster.ray_backend import RayExecutor
-
-    bench.executor.close(0)  # its gangs hold the devices
-
-    def train(candidate: object, context: object) -> None:
-        context.report(context.until, {"answer": 42})  # type: ignore[attr-defined]
-
-    mine = RayExecutor(replace(recipe(tmp_path), trainer=Reference(train)), address="auto", max_devices=2)
-    own = Bench(mine)
-    assert isinstance(own.run("any"), Finished)
-    assert metrics(own) == {"answer": 42}
-    mine.close(5.0)
-
-
-def test_two_workers_pass_hundreds_of_empty_trials_a_second(
-    local_ray: None, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
-    from cluster.ray_backend import RayExecutor
-
-    executor = RayExecutor(recipe(tmp_path), address="auto", max_devices=2)
-    bench = Bench(executor)
-    for _ in range(2):
-        bench.launch("report")
-    began, ended, trials = monotonic(), 0, 300
-    while ended < trials and monotonic() - began < DEADLINE_SECONDS:
-        for event in executor.poll(1.0):
-            if isinstance(event, ENDS):
-                assert isinstance(event, Finished)
-                began, ended = (monotonic() if ended == 1 else began), ended + 1
-                bench.launch("report")
-    rate = ended / (monotonic() - began)
-    record_property("trials_per_second", rate)
-    print(f"{rate:.0f} empty trials a second")
-    executor.close(5.0)
-    assert ended >= trials
-
-
 # Drivers in processes of their own ------------------------------------------------------------------------------------
 
 
 class Driver:
-    """`ray_driver` with a home, a temporary folder and a study of its own."""
+    """A module of these tests as a process with a home, a temporary folder and a study of its own."""
 
-    def __init__(self, folder: Path, ending: str) -> None:
+    def __init__(self, folder: Path, module: str, *arguments: str) -> None:
         self.home, self.temporary, study = folder / "home", folder / "tmp", folder / "study"
         for path in (self.home, self.temporary, study):
             path.mkdir()
         self.home.chmod(0o500)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "tests.cluster.ray_driver", str(study), ending],
+            [sys.executable, "-W", "error", "-m", f"tests.cluster.{module}", str(study), *arguments],
             cwd=ROOT,
             env={**kept, "HOME": str(self.home), "TMPDIR": str(self.temporary), "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
@@ -231,55 +233,57 @@ def short_path() -> Iterator[Path]:
 
 
 def test_after_close_no_process_no_file_and_nothing_in_the_home_is_left(short_path: Path) -> None:
-    driver = Driver(short_path, "close")
+    driver = Driver(short_path, "ray_driver", "close")
     assert driver.line() == "Finished"
-    pids = json.loads(driver.line())
+    assert driver.line() == "ready"
+    pids = below(driver.process.pid)
     assert len(pids) >= 3  # head, raylet, worker
     driver.process.communicate("", timeout=DEADLINE_SECONDS)
     assert driver.process.returncode == 0
-    assert not living(pids)
+    gone_within(0.0, pids)
     assert list(driver.home.iterdir()) == []
     assert list(driver.temporary.iterdir()) == []
 
 
 def test_after_kill_9_of_the_driver_no_process_is_left(short_path: Path) -> None:
-    driver = Driver(short_path, "wait")
+    driver = Driver(short_path, "ray_driver", "wait")
     assert driver.line() == "Finished"
-    pids = json.loads(driver.line())
-    assert len(pids) >= 3
+    assert driver.line() == "ready"
+    pids = below(driver.process.pid)
     driver.process.kill()
     driver.process.communicate(timeout=DEADLINE_SECONDS)
     gone_within(15.0, pids)
     assert list(driver.home.iterdir()) == []
+    assert list(driver.temporary.iterdir()) == []
 
 
-def living(pids: list[int]) -> list[int]:
-    """Those of ``pids`` that are no zombies."""
-    alive = []
-    for pid in pids:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if state != "Z":
-            alive.append(pid)
-    return alive
+def test_a_gang_spans_nodes_and_what_a_lost_or_drained_node_held_is_told_apart(short_path: Path) -> None:
+    driver = Driver(short_path, "ray_nodes")
+    output, _ = driver.process.communicate(timeout=2 * DEADLINE_SECONDS)
+    scenes = [line for line in output.splitlines() if line.startswith(("gang", "lost", "drained"))]
+    assert scenes == ["gang over both: finished", "lost: node_lost True", "drained: preempted True"]
+    assert list(driver.home.iterdir()) == []
+
+
+def below(root: int) -> list[int]:
+    """Return the descendants of a process."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = [root]
+    for parent in found:
+        found += [pid for pid, its_parent in parents.items() if its_parent == parent]
+    return found[1:]
 
 
 def gone_within(seconds: float, pids: list[int]) -> None:
     """Wait for all of ``pids`` to end."""
-    handles = []
-    for pid in pids:
-        try:
-            handles.append(os.pidfd_open(pid))
-        except ProcessLookupError:
-            continue
-    from select import poll
-
     deadline = monotonic() + seconds
-    for handle in handles:
-        waiting = poll()
-        waiting.register(handle, 1)
-        waiting.poll(max(0.0, deadline - monotonic()) * 1000)
-        os.close(handle)
-    assert not living(pids)
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            handle = os.pidfd_open(pid)
+            waiting = select.poll()
+            waiting.register(handle, select.POLLIN)
+            assert waiting.poll(max(0.0, deadline - monotonic()) * 1000), f"process {pid} lives"
+            os.close(handle)
