@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Protocol
 
-from cluster.gang import Answer, Gang, Keep, Patience, Ranks
+from cluster.gang import Answer, Gang, Ranks
+from cluster.patience import Keep, Patience
 from cluster.protocol import ExecutorEvent, Failed, Halt, Launch
 from cluster.resources import Allocation, Node
 from trainers import Failure, FailureKind

@@ -7,22 +7,22 @@ scheduler's. What a gang does is in `cluster.gang`, what a rank does in `cluster
 import logging
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event, Thread, Timer
 from time import monotonic
 from typing import Any
 
+from cluster.bootstrap import rank_class, start_message
 from cluster.collectives import Post
-from cluster.gang import Answer, Keep, Patience
+from cluster.gang import Answer
 from cluster.gang_pool import GangPool
-from cluster.installation import PACKAGES, Installation
+from cluster.installation import Installation
 from cluster.machines import Machine, Machines, NodeView
+from cluster.patience import Keep, Patience
 from cluster.processes import Processes, Reaper
 from cluster.protocol import ExecutorEvent, Halt, Launch, NodeGone
 from cluster.resources import Allocation, ClusterSpec, Node
@@ -69,7 +69,7 @@ class RayExecutor:
         self._session = RaySession(address, max_devices)
         try:
             self._recipe = _by_value(recipe)
-            self._rank_class = _rank_class()
+            self._rank_class = _actor_class()
             self._pool = GangPool(self, patience, keep, self._events.append)
             self._machines.update(_view(), self.now(), time.time())
             self._check_devices(device)
@@ -124,18 +124,8 @@ class RayExecutor:
     def gang(self, number: int, allocation: Allocation) -> "_ActorRanks":
         """Ask Ray for the actors of a gang."""
         machines = [self._machines.named(name) for name, count in allocation.parts for _ in range(count)]
-        posts = self._posts(machines)
         starts = [
-            {
-                "installation": self._installation.plain(),
-                "packages": PACKAGES,
-                "path": [os.path.abspath(entry) for entry in sys.path],
-                "folder": os.getcwd(),
-                "recipe": self._recipe,
-                "post": asdict(post),
-                "log_bytes": self._log_bytes,
-            }
-            for post in posts
+            start_message(self._installation, self._recipe, post, self._log_bytes) for post in self._posts(machines)
         ]
         deliver = partial(_deliver, self._inbox, number)
         return _ActorRanks(self._rank_class, machines, starts, deliver)
@@ -315,63 +305,12 @@ class _ActorRanks:
         self._actors, self._group = [], None
 
 
-def _rank_class() -> Any:
-    """Return the actor class of a rank. Being local to a function it travels by value, as do its methods.
-
-    A worker can thus say what is wrong with its installation, also where it has none of our packages.
-    """
+def _actor_class() -> Any:
+    """Return the actor class of a rank; calls of its control group run beside the leg."""
     import ray
 
-    control: Callable[[Any], Any] = ray.method(concurrency_group="control")
-
-    class Rank:
-        def start(self, plain: dict[str, Any]) -> dict[str, Any]:
-            import os
-            import socket
-            import sys
-
-            def ours(folder: str) -> list[str]:
-                return [name for name in plain["packages"] if os.path.isdir(os.path.join(folder, name))]
-
-            driver_root = plain["installation"]["root"]
-            here = [os.path.abspath(entry) for entry in sys.path]
-            root = next((entry for entry in [driver_root, *here] if len(ours(entry)) == len(plain["packages"])), None)
-            hiding = [entry for entry in here if entry != root and ours(entry)]
-            path = [entry for entry in here if entry not in hiding]
-            if root is not None and root not in path:
-                path.insert(0, root)
-            sys.path[:] = list(dict.fromkeys([*path, *plain["path"], plain["folder"], *hiding]))
-            if os.path.isdir(plain["folder"]):
-                os.chdir(plain["folder"])
-            try:
-                from cluster.worker import begin
-            except ImportError as error:
-                where = f"{socket.gethostname()} ({sys.executable})"
-                text = f"a worker on {where} cannot import ray-nas ({error}); the driver has it in {driver_root}"
-                return {"mismatch": f"{text}. Install the same version on every node"}
-            self._worker, answer = begin(plain)
-            return answer
-
-        def join(self, port: int) -> dict[str, Any]:
-            assert self._worker is not None
-            self._worker.join(port)
-            return {}
-
-        def run(self, order: Any) -> Any:
-            assert self._worker is not None
-            return self._worker.run(order)
-
-        @control
-        def watch(self, *arguments: Any) -> Any:
-            assert self._worker is not None
-            return self._worker.watch(*arguments)
-
-        @control
-        def halt(self, token: str) -> None:
-            assert self._worker is not None
-            self._worker.halt(token)
-
-    return ray.remote(concurrency_groups={"control": 4})(Rank)
+    made = rank_class(ray.method(concurrency_group="control"))
+    return ray.remote(concurrency_groups={"control": 4})(made)
 
 
 def _bundle(machine: Machine) -> dict[str, float]:

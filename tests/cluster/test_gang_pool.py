@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.gang import Answer, Keep, Patience
+from cluster.gang import Answer
 from cluster.gang_pool import GangPool
 from cluster.installation import InstallationError
+from cluster.patience import Keep, Patience
 from cluster.protocol import ExecutorEvent, Failed, Finished, Halt, Halting, Launch, Leg, LegId, Progress, Reported
 from cluster.resources import Allocation, Node
 from cluster.worker import RankEnd

@@ -70,7 +70,8 @@ def test_two_workers_pass_hundreds_of_empty_trials_a_second(
 
 @pytest.fixture(scope="module")
 def executor(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
-    from cluster.ray_backend import Patience, RayExecutor
+    from cluster.patience import Patience
+    from cluster.ray_backend import RayExecutor
 
     study = tmp_path_factory.mktemp("study")
     made = RayExecutor(recipe(study), address="auto", max_devices=2, patience=Patience(stop=0.5))

@@ -1,6 +1,8 @@
 """What surrounds the worker: installation, session folder and variables, the trial's log, job submission."""
 
+import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -11,9 +13,13 @@ from typing import Any
 
 import pytest
 
+from cluster.bootstrap import rank_class, start_message
+from cluster.collectives import Post
 from cluster.installation import Installation, InstallationError
 from cluster.jobs import submit
 from cluster.session import SessionFolder, check_reachable, few_attempts, kept_signal_handlers, prepare
+from search_spaces import Reference
+from trainers import Recipe
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,6 +60,40 @@ def test_a_users_folder_that_hides_ours_is_named(tmp_path: Path) -> None:
     assert f"trainers from {tmp_path}" in done.stdout
     assert f"cluster from {ROOT}" in done.stdout
     assert "rename it" in done.stdout
+
+
+def bootstrapped(folder: Path, driver: Installation, *path: Path, absent: str = "") -> dict[str, Any]:
+    """Answer of a process that has ``path`` before all else and no module ``absent``, told to start for ``driver``."""
+    from ray import cloudpickle
+
+    recipe = Recipe(Reference("mlp"), Reference("digits"), Reference("supervised"), maximum=1, folder=folder)
+    message = start_message(driver, pickle.dumps(recipe), Post(0, 1), log_bytes=1000)
+    blob = cloudpickle.dumps((rank_class(lambda method: method), {**message, "path": [], "folder": str(folder)}))
+    script = """
+        import json, pickle, sys
+        made, message = pickle.load(sys.stdin.buffer)
+        sys.modules[sys.argv[1]] = None
+        sys.path[:0] = sys.argv[2:]
+        print(json.dumps(made().start(message)))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), absent, *map(str, path)]
+    done = subprocess.run(command, cwd=folder, input=blob, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    return dict(json.loads(done.stdout))
+
+
+def test_a_worker_finds_ours_before_a_users_folder_of_the_same_name(tmp_path: Path) -> None:
+    hiding = tmp_path / "hiding"
+    (hiding / "trainers").mkdir(parents=True)
+    (hiding / "trainers" / "__init__.py").touch()
+    assert set(bootstrapped(tmp_path, Installation.here(), hiding, ROOT)) == {"pid", "port"}
+
+
+def test_a_worker_without_our_packages_says_where_it_is_and_where_the_driver_has_them(tmp_path: Path) -> None:
+    elsewhere = replace(Installation.here(), root=str(tmp_path / "driver"))
+    text = bootstrapped(tmp_path, elsewhere, absent="cluster")["mismatch"]
+    for part in (sys.executable, "cluster", elsewhere.root, "Install the same version"):
+        assert part in text
 
 
 def test_a_local_ray_gets_a_token_of_its_own_and_the_users_is_kept() -> None:
