@@ -88,6 +88,37 @@ def search(
 
 
 @app.command()
+def submit(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The search, as TOML; its folder goes along.")],
+    folder: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", help="Where the study is kept: on storage that all nodes share.")
+    ],
+    address: Annotated[
+        str | None, typer.Option(metavar="URL", help="The cluster's dashboard.", show_default="RAY_ADDRESS, or here")
+    ] = None,
+    settings: Set = None,
+    json: Json = None,
+) -> None:
+    """Submit a search to a Ray cluster, as a job that runs beside its workers."""
+    from cluster.jobs import submit as submit_job
+    from nas.config_text import load_config
+    from nas.errors import ConfigError
+
+    load_config(file, settings or ())
+    if not folder.is_absolute():
+        raise ConfigError(f"--dir {folder}: give an absolute path; the job runs in a folder of its own, then deleted")
+    arguments = ["--dir", str(folder)]
+    for setting in settings or ():
+        arguments += ["--set", setting]
+    try:
+        job = submit_job(file, arguments, address)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    _answer(json, {"job": job, "folder": str(folder)})
+    _console().print(f"job: {job}\nnext: ray job logs --follow {job}", soft_wrap=True)
+
+
+@app.command()
 def resume(folder: Folder, settings: Set = None, json: Json = None) -> None:
     """Go on with a study, also with one that was killed; with larger budgets also with one that had ended."""
     from nas.config import SearchConfig
@@ -108,7 +139,7 @@ def resume(folder: Folder, settings: Set = None, json: Json = None) -> None:
 
 
 def _run(run: Callable[["Watch"], "Ending"], folder: Path, json: Path | None) -> None:
-    """Run a session under the progress line, then leave summary, report and answer."""
+    """Run a session under the progress line, then leave report and answer."""
     from rich.console import Console
 
     from nas.answers import study_answer, write_json
@@ -127,18 +158,13 @@ def _run(run: Callable[["Watch"], "Ending"], folder: Path, json: Path | None) ->
 
 
 def _leave(ended: "Ending") -> None:
-    """Leave summary and report in the study's folder; after a signal there is no time for the report."""
+    """Leave the report in the study's folder; after a signal there is no time for it, on a full disk no room."""
     from nas.errors import StorageError
-    from nas.report import write_report
-    from nas.summary import write_summary
 
-    try:
-        write_summary(ended.study)
-        if ended.exit_code <= 128:
-            write_report(ended.study.folder)
-    except StorageError:
-        if ended.exit_code != StorageError.exit_code:  # else that is what the search ended of, and says
-            raise
+    if ended.exit_code <= 128 and ended.exit_code != StorageError.exit_code:
+        from nas.report import write_report
+
+        write_report(ended.study.folder)
 
 
 @app.command()

@@ -134,17 +134,17 @@ class Trial(Section):
     """How one trial runs."""
 
     plan: Annotated[str, AfterValidator(_plan)] = key('"auto" or AXIS=DEGREE, as "data=2"', '"auto"', "auto")
-    timeout: Seconds | None = key('a time above 0 ("10m", "90s", "1h30m", or seconds)', '"10m"', 600.0)
+    timeout: Seconds | None = key('a time above 0 ("10m", "90s", "1h30m", or seconds)', '"10m"', None)
 
 
 class Cluster(Section):
     """Where trials run."""
 
     executor: Literal["ray", "inline", "simulated"] = key('"ray", "inline" or "simulated"', '"ray"', "ray")
-    address: str = key(
-        '"local" (start Ray), "auto" (join it, as in a job) or HOST:PORT',
+    address: str | None = key(
+        '"local" (start Ray), "auto" (join the one here) or HOST:PORT',
         '"local"',
-        "local",
+        None,
         min_length=1,
     )
     max_devices: int | None = key("a whole number of at least 1 (devices used at most)", "8", None, ge=1, lt=2**63)

@@ -1,5 +1,6 @@
 """From a configuration to the objects that it describes."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,7 +59,8 @@ def make_executor(
     else:
         from cluster.ray_backend import RayExecutor
 
-        executor = RayExecutor(recipe, cluster.address, cluster.max_devices, origin)
+        address = cluster.address or ("auto" if os.environ.get("RAY_ADDRESS") else "local")
+        executor = RayExecutor(recipe, address, cluster.max_devices, origin)
     devices = executor.cluster.devices
     if plan.width > devices:
         executor.close(CLOSE_SECONDS)

@@ -20,6 +20,7 @@ from nas.parts import CLOSE_SECONDS, Parts
 from nas.search_state import SearchState
 from nas.signals import Interrupts
 from nas.study import SCHEMA, Study, fold
+from nas.summary import write_summary
 
 _PACKAGES = ("ray-nas", "ray", "torch", "optuna", "numpy")
 
@@ -86,7 +87,10 @@ def _session(parts: Parts, state: SearchState, watch: Watch, header: Record | No
                 log.flush()
             executor = parts.executor(state.study.seconds, interrupts)
             controller = parts.controller(state, executor, log, interrupts, watch)
-            return controller.run({"config": parts.config.to_plain(), **_versions()})
+            ending = controller.run({"config": parts.config.to_plain(), **_versions()})
+            if ending.exit_code != StorageError.exit_code:
+                write_summary(ending.study)
+            return ending
         finally:
             log.abandon()
             if executor is not None:

@@ -39,7 +39,7 @@ def test_without_a_file_it_is_the_main_job():
     assert config.search.trials >= 60
     assert config.search.seed == 0
     assert set(config.hyperparameters) == {"learning_rate", "weight_decay", "batch_size"}
-    assert (config.cluster.executor, config.cluster.address, config.trial.timeout) == ("ray", "local", 600)
+    assert (config.cluster.executor, config.cluster.address, config.trial.timeout) == ("ray", None, None)
     assert config.plan is None
 
 
