@@ -19,8 +19,8 @@ def submit(
     ``address`` is that of its dashboard, by default RAY_ADDRESS or this machine's. ``folder``, by default that of
     ``file``, is sent along, so that code and data beside the file are found. Where the user has a token
     (RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH, or the one that Ray keeps in the home folder) the request carries it.
-    ``client`` stands for Ray's own, for tests. Raises ValueError where the file is not in the folder or no cluster
-    answers.
+    ``client`` stands for Ray's own, for tests. Raises ValueError where the file is not in the folder, or no cluster
+    answers or takes the job.
     """
     folder = (folder or file.parent).resolve()
     try:
@@ -33,7 +33,10 @@ def submit(
         raise ValueError(f"{file}: no such file")
     client = client or _connect(address)
     entrypoint = shlex.join(["nas", "search", str(inside), *arguments])
-    return str(client.submit_job(entrypoint=entrypoint, runtime_env={"working_dir": str(folder)}))
+    try:
+        return str(client.submit_job(entrypoint=entrypoint, runtime_env={"working_dir": str(folder)}))
+    except RuntimeError as error:
+        raise ValueError(f"the cluster does not take the job ({error})") from error
 
 
 def _connect(address: str | None) -> Any:

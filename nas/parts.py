@@ -60,7 +60,10 @@ def make_executor(
         from cluster.ray_backend import RayExecutor
 
         address = cluster.address or ("auto" if os.environ.get("RAY_ADDRESS") else "local")
-        executor = RayExecutor(recipe, address, cluster.max_devices, origin)
+        try:
+            executor = RayExecutor(recipe, address, cluster.max_devices, origin)
+        except ValueError as error:
+            raise ConfigError(f"cluster: {error}") from error
     devices = executor.cluster.devices
     if plan.width > devices:
         executor.close(CLOSE_SECONDS)

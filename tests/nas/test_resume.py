@@ -227,4 +227,6 @@ def test_what_the_space_calls_infeasible_is_refused_before_it_runs(tmp_path):
         assert trial.proposal.candidate.architecture["activation"] == "relu"
         assert trial.reason == "no rectifiers"
         assert trial.launches == 0
-    assert all(trial.proposal.candidate.architecture["activation"] != "relu" for trial in study.trials() if trial.launches)
+    assert all(
+        trial.proposal.candidate.architecture["activation"] != "relu" for trial in study.trials() if trial.launches
+    )
