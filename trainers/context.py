@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from search_spaces import Bound, Candidate, Reference
+from trainers import curve
 from trainers.checkpoint import Checkpoint, CheckpointFolder
 from trainers.materials import Materials
 from trainers.measurement import Fidelity, Measurement
@@ -177,6 +178,8 @@ class Context:
                 if self.rank == 0:
                     self.checkpoints.prune(_KEEP)
         if self.rank == 0:
+            if self.checkpoints is not None:
+                curve.append(self.checkpoints.path.parent, measurement)
             self.emit(measurement)
         if halted:
             raise Halted
