@@ -8,7 +8,11 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from math import nan, sqrt
 from pathlib import Path
+from shutil import rmtree
 from statistics import fmean, stdev
+from typing import Any
+
+import orjson
 
 from cluster import (
     Executor,
@@ -23,6 +27,7 @@ from cluster import (
     Scheduler,
     Submitted,
 )
+from nas.answers import write_whole
 from nas.choosing import choose
 from nas.config import SearchConfig
 from nas.config_check import check
@@ -33,6 +38,7 @@ from nas.study import load
 from trainers import Failure, Measurement, Plan
 
 _POLL_SECONDS = 0.2
+_REQUEST = "request.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,8 @@ def retrain(
 ) -> RetrainResult:
     """Train ``trial`` (None: the best) anew to the study's maximum fidelity, once with each of ``seeds`` seeds.
 
-    ``plan`` is like ``"data=2"``, None the study's. ``watch`` takes lines of progress. Raises ConfigError for a plan or
+    A seed that an earlier call of the same plan has finished is not trained again. ``plan`` is like ``"data=2"``, None
+    the study's. ``watch`` takes lines of progress. Raises ConfigError for a plan or
     trial that cannot be, CapacityError where the plan does not fit, AllFailedError where a seed's training fails, with
     its message.
     """
@@ -74,7 +81,7 @@ def retrain(
     except ValueError as error:
         raise ConfigError(str(error)) from error
     place = retrained_folder(folder, chosen.number)
-    place.mkdir(parents=True, exist_ok=True)
+    _prepare(place, {"plan": str(degrees), "maximum": config.fidelity.max, "trainer": config.trainer})
     recipe = replace(make_recipe(config, place), test=True, bounds=())
     with Interrupts() as interrupts:
         executor = make_executor(config, recipe, degrees, 0.0, interrupts)
@@ -142,6 +149,16 @@ class _Running:
         for command in self._scheduler.handle(event):
             if isinstance(command, Launch):
                 self._executor.execute(command)
+
+
+def _prepare(place: Path, request: Mapping[str, Any]) -> None:
+    """Make the folder; what another request left there goes, the seeds that this one has finished are kept."""
+    content = orjson.dumps(request, option=orjson.OPT_SORT_KEYS, default=repr)
+    path = place / _REQUEST
+    if place.is_dir() and (not path.is_file() or path.read_bytes() != content):
+        rmtree(place)
+    if not path.is_file():
+        write_whole(path, content)
 
 
 def _seed(seed: int, trial: int, repetition: int) -> int:
