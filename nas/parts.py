@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from cluster import ClusterSpec, Executor, Node, Scheduler
@@ -124,13 +125,21 @@ class Parts:
                 "was made with; restore that version of the space, or start a new study"
             )
 
-    def _counts_networks(self) -> bool:
+    @cached_property
+    def static(self) -> StaticStage:
+        """The static stage."""
         named = {*self.config.objectives, *self.config.constraints}
-        return bool(named & STATIC_METRICS) or builds_networks(_factory(TRAINERS, self.config.search.trainer))
+        needed = bool(named & STATIC_METRICS) or builds_networks(_factory(TRAINERS, self.config.search.trainer))
+        return StaticStage(self.space, lambda: self.materials.task.signature, needed, self.config.bounds)
 
     def executor(self, origin: float, interrupted: Callable[[], int]) -> Executor:
-        """Start the executor."""
-        return make_executor(self.config, self.recipe, self.plan, origin, interrupted)
+        """Start the executor; the static stage gets ready meanwhile, as starting Ray is mostly waiting."""
+        getting_ready = Thread(target=lambda: self.static.prepare(), name="static stage", daemon=True)
+        getting_ready.start()
+        try:
+            return make_executor(self.config, self.recipe, self.plan, origin, interrupted)
+        finally:
+            getting_ready.join()
 
     def controller(
         self, state: SearchState, executor: Executor, log: EventLog, interrupted: Callable[[], int], watch: Watch
@@ -139,15 +148,12 @@ class Parts:
         search, cluster = self.config.search, self.config.cluster
         budget = Budget(search.trials, search.hours, search.device_hours, search.target)
         keys = KeyMaker(self.space, (self.recipe.space, self.recipe.task), search.merge or "canonical")
-        static = StaticStage(
-            self.space, lambda: self.materials.task.signature, self._counts_networks(), self.config.bounds
-        )
         return Controller(
             state=state,
             scheduler=Scheduler(executor.cluster, cluster.max_concurrent, cluster.max_devices, self.plan.width),
             executor=executor,
             log=log,
-            source=Source(state, recorder(log, state), keys, static, budget, search.seed),
+            source=Source(state, recorder(log, state), keys, self.static, budget, search.seed),
             settings=Settings(search.seed, self.plan, self.config.trial.timeout, search.max_same_errors),
             interrupted=interrupted,
             retention=Retention(self.folder, self.config.study.keep_gib * _GIB),

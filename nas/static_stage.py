@@ -1,7 +1,9 @@
 """The static stage: what can be said of a candidate before any device is used."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 
 from search_spaces import Bound, Candidate, Infeasible, MetaBuildError, SearchSpace, Signature, broken, static_metrics
 
@@ -36,6 +38,13 @@ class StaticStage:
         self._signature = signature
         self._bounds = bounds
         self._needed = needed
+
+    def prepare(self) -> None:
+        """Load what judging takes, once; what fails here fails again, and is told, at the first candidate."""
+        if self._needed:
+            with suppress(Exception):
+                import_module("torch")
+                self._signature()
 
     def judge(self, candidate: Candidate) -> StaticVerdict:
         """Metrics and verdict of ``candidate``."""
