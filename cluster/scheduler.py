@@ -15,6 +15,7 @@ from cluster.protocol import (
     Failed,
     Finished,
     Halt,
+    Halting,
     Launch,
     Leg,
     LegId,
@@ -67,6 +68,8 @@ class Scheduler:
                 self._join(event.node)
             case NodeDraining():
                 self._draining.add(event.node)
+                there = [id for id, held in self._running.items() if any(node == event.node for node, _ in held.parts)]
+                return [*(Halt(id, Halting.PAUSE) for id in there), *self._launches(event.at)]
             case NodeGone():
                 self._lose(event.node)
             case Ended():

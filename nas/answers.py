@@ -55,7 +55,7 @@ def study_answer(study: "Study") -> Answer:
         "exit_code": study.exit_code,
         "seed": study.header["seed"],
         "seconds": round(study.seconds, 3),
-        "device_hours": round(study.device_seconds / 3600, 6),
+        "device_hours": round(study.allocated_seconds() / 3600, 6),
         "busy_share": round(study.busy_seconds / study.device_seconds, 4) if study.device_seconds else None,
         "launched": study.launched,
         "trials": study.counts(),

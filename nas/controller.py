@@ -101,6 +101,8 @@ class Controller:
         self._over: str | None = None
         self._storage: str | None = None
         self._same_errors = False
+        self._ending = False
+        self._moved: set[LegId] = set()
 
     # The loop -----------------------------------------------------------------------------------------------------
 
@@ -160,6 +162,7 @@ class Controller:
 
     def _halt_running(self) -> None:
         """Give running trials a moment to reach a report and write a checkpoint."""
+        self._ending = True
         for command in self._scheduler.handle(Ended(self._executor.now(), Halting.CANCEL)):
             if isinstance(command, Halt):
                 self._executor.execute(command)
@@ -261,10 +264,11 @@ class Controller:
         }
         if failure.kind is FailureKind.STORAGE:
             self._storage = failure.message
-        attempt = next_attempt(trial, failure, Plan.parse(trial.plan), self._scheduler.widest)
+        attempt = next_attempt(trial.failures, failure, Plan.parse(trial.plan), self._scheduler.widest)
         if isinstance(attempt, Retry):
             self._record({**record, "then": "retry", "plan": str(attempt.plan)})
-            rests = failure.kind in (FailureKind.CANCELLED, FailureKind.STORAGE)  # until a resume
+            moved = event.id in self._moved and not self._ending
+            rests = failure.kind in (FailureKind.CANCELLED, FailureKind.STORAGE) and not moved  # until a resume
             return None if rests else self._leg(trial, promoted=True)
         self._record({**record, "then": "ended", "outcome": end_of(failure).value})
         self._check_same_errors(trial)
@@ -277,6 +281,7 @@ class Controller:
             self._same_errors = True
             error = trial.failures[-1]
             self._over = f"same error in {same} trials in a row: {error.error}: {error.message}"
+            self._ending = True
             self._obey(self._scheduler.handle(Ended(self._executor.now(), Halting.STOP)))
 
     # Legs ---------------------------------------------------------------------------------------------------------
@@ -288,7 +293,7 @@ class Controller:
         """
         now = self._executor.now()
         active = sorted(self._study.active(), key=lambda trial: trial.launch_order if trial.broken_off else inf)
-        done = [trial for trial in active if trial.broken_off and trial.fidelity >= trial.until]
+        done = [trial for trial in active if trial.until in trial.rungs]
         following = [self._finish(now, trial, trial.rungs[trial.until].seconds) for trial in done]
         for trial in active:
             if trial not in done:
@@ -315,12 +320,17 @@ class Controller:
             start=trial.fidelity,
             until=trial.until,
             seed=trial_seed(self._settings.seed, trial.number),
-            plan=Plan.parse(trial.plan) if trial.plan else self._settings.plan,
+            plan=self._plan(trial),
             source=trial.proposal.start_from,
             promoted=promoted,
             time_limit=None if timeout is None else max(timeout - trial.busy_seconds, 0.1),
             since=since,
         )
+
+    def _plan(self, trial: Trial) -> Plan:
+        """The plan of all trials; a wider one where memory ran out under it, as far as the cluster allows."""
+        widened = Plan.parse(trial.plan) if trial.count(FailureKind.OUT_OF_MEMORY) else self._settings.plan
+        return widened if widened.width <= self._scheduler.widest else self._settings.plan
 
     def _submit(self, at: float, leg: Leg) -> None:
         self._obey(self._scheduler.handle(Submitted(at, leg)))
@@ -334,6 +344,8 @@ class Controller:
                 continue
             if isinstance(command, Launch):
                 self._record_launch(command)
+            elif command.how is Halting.PAUSE:
+                self._moved.add(command.id)  # off a node that drains
             self._commands.append(command)
 
     def _record_launch(self, launch: Launch) -> None:

@@ -7,6 +7,7 @@ executed: no death of a process loses anything. A machine's death loses at most 
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeAlias
@@ -71,7 +72,8 @@ class EventLog:
             while left:  # a write that falls short says why the next time
                 left = left[os.write(self._file, left) :]
         except OSError as error:
-            os.ftruncate(self._file, self.size)
+            with suppress(OSError):  # a folder that is gone
+                os.ftruncate(self._file, self.size)
             raise StorageError(
                 f"{self.path.parent}: {len(turn)} bytes of the event log could not be written ({error.strerror}); "
                 "make room, then resume"

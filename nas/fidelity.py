@@ -10,12 +10,10 @@ from enum import Enum
 from math import ceil, isclose
 from typing import Protocol, TypeAlias
 
-from sortedcontainers import SortedList
-
 from nas.objective import Objectives
-from nas.pareto import preference_order
 from nas.proposal import Proposal
-from nas.trial import State, Trial
+from nas.rung import Rung
+from nas.trial import Trial
 from search_spaces import Registry
 from trainers import Fidelity, Measurement
 
@@ -104,75 +102,6 @@ class FullFidelity:
 
     def ended(self, trial: Trial) -> None:
         """Nothing to learn."""
-
-
-class Rung:
-    """Trials measured at one fidelity, ranked.
-
-    Constraints first, then the objective; several objectives by non-dominated rank and crowding. One objective costs
-    O(log n) an operation; several are ranked anew when the rung has changed and is asked.
-    """
-
-    def __init__(self, objectives: Objectives) -> None:
-        self._single = len(objectives.objectives) == 1
-        self._objectives = objectives
-        self._entries: dict[int, tuple[int, tuple[float, ...], int]] = {}
-        self._held: dict[int, Trial] = {}
-        self._sorted = SortedList()
-        self._held_sorted = SortedList()
-        self._order: list[int] | None = None
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def add(self, trial: Trial, measurement: Measurement) -> None:
-        """Enter a trial, as one that may go on."""
-        metrics = measurement.metrics
-        lacking = bool(self._objectives.missing(metrics))
-        costs = () if lacking else self._objectives.costs(metrics)
-        violations = len(self._objectives.constraints) + 1 if lacking else len(self._objectives.violations(metrics))
-        entry = self._entries[trial.number] = (violations, costs, trial.number)
-        self._held[trial.number] = trial
-        self._order = None
-        if self._single:
-            self._sorted.add(entry)
-            self._held_sorted.add(entry)
-
-    def let_go(self, number: int) -> None:
-        """A trial went on or ended: it still counts in the ranking, but is not held any more."""
-        if number in self._held:
-            del self._held[number]
-            if self._single:
-                self._held_sorted.remove(self._entries[number])
-
-    def best_held(self, top: int) -> int | None:
-        """The best trial still held, if it is among the ``top`` best of all; one whose leg has not ended yet is not."""
-        if self._single:
-            for entry in self._held_sorted:
-                if self._sorted.index(entry) >= top:
-                    return None
-                if self._paused(entry[-1]):
-                    return int(entry[-1])
-            return None
-        return next((number for number in self._ranking()[:top] if self._paused(number)), None) if top else None
-
-    def _paused(self, number: int) -> bool:
-        return number in self._held and self._held[number].state is State.PAUSED
-
-    def rank(self, number: int) -> int:
-        """Position of a trial among all of the rung, 0 the best."""
-        if self._single:
-            return int(self._sorted.index(self._entries[number]))
-        return self._ranking().index(number)
-
-    def _ranking(self) -> list[int]:
-        if self._order is None:
-            entries = list(self._entries.values())
-            good = [entry for entry in entries if entry[0] == 0]
-            bad = sorted(entry for entry in entries if entry[0] > 0)
-            order = preference_order([entry[1] for entry in good])
-            self._order = [good[at][-1] for at in order] + [entry[-1] for entry in bad]
-        return self._order
 
 
 class _Halving:

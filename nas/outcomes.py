@@ -1,8 +1,9 @@
 """What follows a failure: another attempt, or an end (DESIGN, "Outcomes")."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nas.trial import Outcome, Trial
+from nas.trial import Outcome
 from trainers import Failure, FailureKind, Plan
 
 CRASH_RETRIES = 2
@@ -25,20 +26,24 @@ class Retry:
     plan: Plan
 
 
-def next_attempt(trial: Trial, failure: Failure, plan: Plan, devices: int) -> Retry | None:
-    """Whether ``failure``, not yet counted in ``trial``, is followed by another attempt, on ``devices`` at most.
+def next_attempt(before: Sequence[Failure], failure: Failure, plan: Plan, devices: int) -> Retry | None:
+    """Whether ``failure`` of a trial that had those ``before`` is followed by another attempt, on ``devices`` at most.
 
     A crash is retried twice; memory running out once, with the batch over twice as many devices where there are as
     many; a node's loss, a preemption or a halt always.
     """
     if failure.kind in _AT_NO_COST:
         return Retry(plan)
-    if failure.kind is FailureKind.CRASHED and trial.count(FailureKind.CRASHED) < CRASH_RETRIES:
+    if failure.kind is FailureKind.CRASHED and _count(before, FailureKind.CRASHED) < CRASH_RETRIES:
         return Retry(plan)
-    if failure.kind is FailureKind.OUT_OF_MEMORY and not trial.count(FailureKind.OUT_OF_MEMORY):
+    if failure.kind is FailureKind.OUT_OF_MEMORY and not _count(before, FailureKind.OUT_OF_MEMORY):
         wider = Plan(data=2 * plan.data, shard=plan.shard, tensor=plan.tensor, pipeline=plan.pipeline)
         return Retry(wider) if wider.width <= devices else None
     return None
+
+
+def _count(failures: Sequence[Failure], kind: FailureKind) -> int:
+    return sum(failure.kind is kind for failure in failures)
 
 
 def end_of(failure: Failure) -> Outcome:

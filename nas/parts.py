@@ -46,10 +46,8 @@ def make_recipe(config: SearchConfig, folder: Path) -> Recipe:
     )
 
 
-def make_executor(
-    config: SearchConfig, recipe: Recipe, plan: Plan, origin: float, interrupted: Callable[[], int]
-) -> Executor:
-    """Start the executor; its clock goes on from ``origin``. Raises CapacityError where ``plan`` can never fit."""
+def make_executor(config: SearchConfig, recipe: Recipe, origin: float, interrupted: Callable[[], int]) -> Executor:
+    """Start the executor; its clock goes on from ``origin``."""
     cluster = config.cluster
     executor: Executor
     if cluster.executor == "inline":
@@ -65,13 +63,16 @@ def make_executor(
             executor = RayExecutor(recipe, address, cluster.max_devices, origin)
         except ValueError as error:
             raise ConfigError(f"cluster: {error}") from error
-    devices = executor.cluster.devices
-    if plan.width > devices:
-        executor.close(CLOSE_SECONDS)
-        raise CapacityError(
-            f"plan {plan} takes {plan.width} devices, the cluster has {devices}; choose a narrower plan or add machines"
-        )
     return executor
+
+
+def check_fits(scheduler: Scheduler, plan: Plan) -> None:
+    """Raise CapacityError where a trial under ``plan`` can never run."""
+    if plan.width > scheduler.widest:
+        raise CapacityError(
+            f"plan {plan} takes {plan.width} devices of one kind, at most {scheduler.widest} can be had "
+            "(max_devices counted); choose a narrower plan or add machines"
+        )
 
 
 @dataclass(frozen=True)
@@ -136,10 +137,9 @@ class Parts:
         """Start the executor; the static stage gets ready meanwhile, as starting Ray is mostly waiting."""
         getting_ready = Thread(target=lambda: self.static.prepare(), name="static stage", daemon=True)
         getting_ready.start()
-        try:
-            return make_executor(self.config, self.recipe, self.plan, origin, interrupted)
-        finally:
-            getting_ready.join()
+        executor = make_executor(self.config, self.recipe, origin, interrupted)
+        getting_ready.join()
+        return executor
 
     def controller(
         self, state: SearchState, executor: Executor, log: EventLog, interrupted: Callable[[], int], watch: Watch
@@ -148,9 +148,11 @@ class Parts:
         search, cluster = self.config.search, self.config.cluster
         budget = Budget(search.trials, search.hours, search.device_hours, search.target)
         keys = KeyMaker(self.space, (self.recipe.space, self.recipe.task), search.merge or "canonical")
+        scheduler = Scheduler(executor.cluster, cluster.max_concurrent, cluster.max_devices, self.plan.width)
+        check_fits(scheduler, self.plan)
         return Controller(
             state=state,
-            scheduler=Scheduler(executor.cluster, cluster.max_concurrent, cluster.max_devices, self.plan.width),
+            scheduler=scheduler,
             executor=executor,
             log=log,
             source=Source(state, recorder(log, state), keys, self.static, budget, search.seed),

@@ -7,11 +7,14 @@ from shutil import rmtree
 from nas.study import Study
 from nas.trial import State, Trial
 
+_SHRINK_TO = 0.9
+
 
 class Retention:
     """Deletes checkpoints in ``folder`` once they hold more than ``keep_bytes``.
 
-    The oldest ended trials lose theirs first; a trial that may go on, or stands on the Pareto front, keeps its own.
+    Trials that ended lose theirs first, the oldest before others; then those that are held, the lowest rung first (one
+    that goes on after all starts anew). A trial that runs, waits, or stands on the Pareto front keeps its own.
     """
 
     def __init__(self, folder: Path, keep_bytes: float) -> None:
@@ -34,21 +37,27 @@ class Retention:
             self._shrink(study)
 
     def _shrink(self, study: Study) -> None:
+        """Delete to nine tenths, so that it is not done again at once."""
         spared = {trial.number for trial in study.front()}
-        ended = [
-            number
-            for number in self._bytes
-            if self._bytes[number] and number not in spared and study[number].state is State.ENDED
+        removable = [
+            study[number]
+            for number, size in self._bytes.items()
+            if size and number not in spared and study[number].state in (State.ENDED, State.PAUSED)
         ]
-        for number in sorted(ended, key=lambda number: study[number].ended_at or 0.0):
-            rmtree(self._checkpoints(number), ignore_errors=True)
-            self._total -= self._bytes[number]
-            self._bytes[number] = 0
-            if self._total <= self._keep_bytes:
+        for trial in sorted(removable, key=_worth):
+            rmtree(self._checkpoints(trial.number), ignore_errors=True)
+            self._total -= self._bytes[trial.number]
+            self._bytes[trial.number] = 0
+            if self._total <= _SHRINK_TO * self._keep_bytes:
                 return
 
     def _checkpoints(self, number: int) -> str:
         return f"{self._prefix}/{number:05d}/checkpoints"
+
+
+def _worth(trial: Trial) -> tuple[bool, float, float]:
+    held = trial.state is State.PAUSED
+    return held, trial.fidelity if held else 0, trial.ended_at or 0.0
 
 
 def _size(folder: str) -> int:

@@ -31,11 +31,12 @@ from nas.answers import write_whole
 from nas.choosing import choose
 from nas.config import SearchConfig
 from nas.config_check import check
-from nas.errors import AllFailedError, ConfigError, Interrupted
-from nas.parts import CLOSE_SECONDS, make_executor, make_recipe
-from nas.signals import Interrupts
+from nas.errors import AllFailedError, ConfigError, Interrupted, StorageError
+from nas.outcomes import next_attempt
+from nas.parts import CLOSE_SECONDS, check_fits, make_executor, make_recipe
+from nas.signals import AtOnce, Interrupts
 from nas.study import load
-from trainers import Failure, Measurement, Plan
+from trainers import Failure, FailureKind, Measurement, Plan
 
 _POLL_SECONDS = 0.2
 _REQUEST = "request.json"
@@ -68,9 +69,8 @@ def retrain(
     """Train ``trial`` (None: the best) anew to the study's maximum fidelity, once with each of ``seeds`` seeds.
 
     A seed that an earlier call of the same plan has finished is not trained again. ``plan`` is like ``"data=2"``, None
-    the study's. ``watch`` takes lines of progress. Raises ConfigError for a plan or
-    trial that cannot be, CapacityError where the plan does not fit, AllFailedError where a seed's training fails, with
-    its message.
+    the study's. ``watch`` takes lines of progress. Raises ConfigError for a plan or trial that cannot be, CapacityError
+    where the plan does not fit, StorageError, and AllFailedError where a seed's training fails for good.
     """
     study = load(folder)
     chosen = choose(study, trial)
@@ -83,67 +83,88 @@ def retrain(
     place = retrained_folder(folder, chosen.number)
     _prepare(place, {"plan": str(degrees), "maximum": config.fidelity.max, "trainer": config.trainer})
     recipe = replace(make_recipe(config, place), test=True, bounds=())
+    legs = [
+        Leg(
+            LegId(seed, 0, 0),
+            chosen.proposal.candidate,
+            start=0,
+            until=recipe.maximum,
+            seed=_seed(config.search.seed, chosen.number, seed),
+            plan=degrees,
+        )
+        for seed in range(seeds)
+    ]
     with Interrupts() as interrupts:
-        executor = make_executor(config, recipe, degrees, 0.0, interrupts)
         try:
-            legs = [
-                Leg(
-                    LegId(seed, 0, 0),
-                    chosen.proposal.candidate,
-                    0,
-                    recipe.maximum,
-                    _seed(config.search.seed, chosen.number, seed),
-                    degrees,
-                )
-                for seed in range(seeds)
-            ]
+            with interrupts.at_once():
+                executor = make_executor(config, recipe, 0.0, interrupts)
+        except AtOnce as signal:
+            raise Interrupted(signal.number) from None
+        try:
             measurements = _Running(executor, legs, watch).measure(interrupts)
             seconds = executor.now()
         finally:
             executor.close(CLOSE_SECONDS)
     metrics = tuple(measurement.metrics for measurement in measurements)
-    names = list(metrics[0])
-    columns = {name: [of_seed[name] for of_seed in metrics] for name in names}
-    return RetrainResult(
-        trial=chosen.number,
-        metrics=metrics,
-        mean={name: fmean(values) for name, values in columns.items()},
-        standard_error={
-            name: stdev(values) / sqrt(len(values)) if len(values) > 1 else nan for name, values in columns.items()
-        },
-        seconds=seconds,
-        folder=place,
-    )
+    return RetrainResult(chosen.number, metrics, *_statistics(metrics), seconds, place)
+
+
+def _statistics(metrics: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Mean and standard error of each metric over the seeds."""
+    columns = {name: [of_seed[name] for of_seed in metrics] for name in metrics[0]}
+    mean = {name: fmean(values) for name, values in columns.items()}
+    error = {name: stdev(values) / sqrt(len(values)) if len(values) > 1 else nan for name, values in columns.items()}
+    return mean, error
 
 
 class _Running:
-    """Runs legs to their end: the controller's loop without a search around it."""
+    """Runs legs to their end: the controller's loop without a search around it, under the same policy of failures."""
 
     def __init__(self, executor: Executor, legs: Sequence[Leg], watch: Callable[[str], None]) -> None:
         self._executor = executor
-        self._legs = legs
+        self._legs = {leg.id.trial: leg for leg in legs}
         self._watch = watch
         self._scheduler = Scheduler(executor.cluster)
         self._measured: dict[int, Measurement] = {}
+        self._failures: dict[int, list[Failure]] = {leg.id.trial: [] for leg in legs}
+        if legs:
+            check_fits(self._scheduler, legs[0].plan)
 
     def measure(self, interrupts: Interrupts) -> list[Measurement]:
-        """The last measurement of each leg, in their order; AllFailedError where one fails."""
-        for leg in self._legs:
+        """The last measurement of each leg, in their order; AllFailedError where one ends without it."""
+        for leg in self._legs.values():
             self._execute(Submitted(self._executor.now(), leg))
-        open_legs = {leg.id for leg in self._legs}
-        while open_legs:
+        while self._scheduler.busy:
             if interrupts():
                 raise Interrupted(interrupts())
             for event in self._executor.poll(_POLL_SECONDS):
-                if isinstance(event, Failed):
-                    raise AllFailedError(f"seed {event.id.trial}: {_told(event.failure)}")
-                if isinstance(event, Reported | Progress):
-                    self._measured[event.id.trial] = event.measurement
-                if isinstance(event, Finished):
-                    open_legs.discard(event.id)
-                    self._watch(f"seed {event.id.trial}: {_shown(self._measured[event.id.trial])}")
-                self._execute(event)
-        return [self._measured[leg.id.trial] for leg in self._legs]
+                self._on_event(event)
+        return [self._measured[seed] for seed in self._legs]
+
+    def _on_event(self, event: ExecutorEvent) -> None:
+        if isinstance(event, Reported | Progress):
+            self._measured[event.id.trial] = event.measurement
+        if isinstance(event, Finished):
+            self._watch(f"seed {event.id.trial}: {_shown(self._measured[event.id.trial])}")
+        again = self._again(event) if isinstance(event, Failed) else None
+        self._execute(event)
+        if again is not None:
+            self._execute(Submitted(event.at, again))
+
+    def _again(self, event: Failed) -> Leg:
+        """The next attempt at a leg that failed; AllFailedError where there is none."""
+        seed, failure = event.id.trial, event.failure
+        leg = self._legs[seed]
+        if failure.kind is FailureKind.STORAGE:
+            raise StorageError(failure.message)
+        attempt = next_attempt(self._failures[seed], failure, leg.plan, self._scheduler.widest)
+        self._failures[seed].append(failure)
+        if attempt is None:
+            raise AllFailedError(f"seed {seed}: {_told(failure)}")
+        self._watch(f"seed {seed}: {_told(failure)}; another attempt")
+        id = LegId(seed, 0, event.id.attempt + 1)
+        self._legs[seed] = replace(leg, id=id, plan=attempt.plan, promoted=True)
+        return self._legs[seed]
 
     def _execute(self, event: Submitted | ExecutorEvent) -> None:
         for command in self._scheduler.handle(event):

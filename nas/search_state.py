@@ -32,7 +32,7 @@ class SearchState:
             measurement = trial.rungs[record["fidelity"]]
             self.rule.observe(trial, measurement)
             self.strategy.tell(trial, measurement, None)
-            self._tell_followers(trial, waiting)
+            self._tell_followers(trial, [follower for follower in waiting if follower.outcome is not None])
         elif event == "promoted" or record.get("then") == "promoted":
             self.rule.promoted(trial)
         elif record.get("then") == "ended":

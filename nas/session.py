@@ -18,8 +18,8 @@ from nas.errors import StorageError, StudyError
 from nas.event_log import EventLog, Record
 from nas.parts import CLOSE_SECONDS, Parts
 from nas.search_state import SearchState
-from nas.signals import Interrupts
-from nas.study import SCHEMA, Study, fold
+from nas.signals import AtOnce, Interrupts
+from nas.study import SCHEMA, Study, fold, replay
 from nas.summary import write_summary
 
 _PACKAGES = ("ray-nas", "ray", "torch", "optuna", "numpy")
@@ -37,6 +37,8 @@ def run(config: SearchConfig, folder: Path, watch: Watch = silent) -> Ending:
     """
     if (folder / event_log.FILE).exists():
         raise StudyError(f"{folder} holds a study already; go on with it by: nas resume {folder}")
+    if (folder / "trials").exists():
+        raise StudyError(f"{folder} holds the trials of a study whose log is gone; choose another folder")
     parts = Parts(config, folder)
     state = parts.state()
     return _session(parts, state, watch, header=_header(parts))
@@ -76,16 +78,14 @@ def _session(parts: Parts, state: SearchState, watch: Watch, header: Record | No
             raise StorageError(f"{parts.folder}: the study's folder cannot be written ({error.strerror})") from error
         executor: Executor | None = None
         try:
-            if header is None:
-                for record in event_log.read(parts.folder):  # under the lock: nobody writes any more
-                    state.apply(record)
-            elif log.size:
-                raise StudyError(f"{parts.folder}: another search has just begun here; choose another folder")
-            else:
-                log.append(header)
-                state.apply(header)
-                log.flush()
-            executor = parts.executor(state.study.seconds, interrupts)
+            _begin(parts, state, log, header)
+            try:
+                with interrupts.at_once(lambda number: _close_early(state, log, number)):
+                    executor = parts.executor(state.study.seconds, interrupts)
+            except AtOnce:
+                pass
+            if executor is None or interrupts():
+                return _interrupted(state, interrupts())
             controller = parts.controller(state, executor, log, interrupts, watch)
             ending = controller.run({"config": parts.config.to_plain(), **_versions()})
             if ending.exit_code != StorageError.exit_code:
@@ -95,6 +95,32 @@ def _session(parts: Parts, state: SearchState, watch: Watch, header: Record | No
             log.abandon()
             if executor is not None:
                 executor.close(CLOSE_SECONDS)
+
+
+def _begin(parts: Parts, state: SearchState, log: EventLog, header: Record | None) -> None:
+    """Replay the log, or begin it with ``header``; under the lock, so that nobody else writes any more."""
+    if header is None:
+        replay(parts.folder, state.apply)
+    elif log.size:
+        raise StudyError(f"{parts.folder}: another search has just begun here; choose another folder")
+    else:
+        log.append(header)
+        state.apply(header)
+        log.flush()
+
+
+def _interrupted(state: SearchState, number: int) -> Ending:
+    return Ending(f"interrupted by signal {number}", 128 + number, state.study)
+
+
+def _close_early(state: SearchState, log: EventLog, number: int) -> None:
+    """Close the log at a signal that comes while the executor starts."""
+    ending = _interrupted(state, number)
+    at = state.study.seconds
+    closed = {"event": "closed", "at": at, "reason": ending.reason, "exit_code": ending.exit_code, "final": False}
+    log.append(closed)
+    state.apply(closed)
+    log.close()
 
 
 def _header(parts: Parts) -> Record:

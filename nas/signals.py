@@ -2,10 +2,20 @@
 
 import os
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class AtOnce(BaseException):
+    """Raised where a signal comes while `Interrupts.at_once` is entered; ``number`` is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 class Interrupts:
@@ -16,11 +26,21 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._came = 0
+        self._at_once: Callable[[int], None] | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     def __call__(self) -> int:
         """Number of the signal that came, 0 before."""
         return self._came
+
+    @contextmanager
+    def at_once(self, first: Callable[[int], None] = lambda number: None) -> Iterator[None]:
+        """While entered, a signal calls ``first`` and raises `AtOnce`, for what would take long to look at the flag."""
+        self._at_once = first
+        try:
+            yield
+        finally:
+            self._at_once = None
 
     def __enter__(self) -> Self:
         try:
@@ -40,3 +60,6 @@ class Interrupts:
         if self._came:
             os._exit(128 + number)  # what we started dies with this process
         self._came = number
+        if self._at_once is not None:
+            self._at_once(number)
+            raise AtOnce(number)

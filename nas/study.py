@@ -263,7 +263,7 @@ class Study:
         trial.rungs[record["fidelity"]] = Measurement(record["fidelity"], metrics, record["seconds"])
         if not self.objectives.missing(metrics):
             self._count_measured(record["fidelity"], metrics)
-        self._answer(trial, Outcome.STOPPED)
+        self._answer(trial, Outcome.STOPPED, record["fidelity"])
 
     def _count_measured(self, fidelity: Fidelity, metrics: Mapping[str, float]) -> None:
         self._judged, self.same_errors = self._judged + 1, 0
@@ -273,11 +273,17 @@ class Study:
         if not self.objectives.violations(metrics):
             self.leading_cost = min(self.leading_cost, costs[0])
 
-    def _answer(self, trial: Trial, outcome: Outcome) -> None:
+    def _answer(self, trial: Trial, outcome: Outcome, fidelity: Fidelity = inf) -> None:
+        """Tell the duplicates that asked for no more than ``fidelity``."""
         self._untold.pop(trial.number, None)
-        for follower in self._followers.pop(trial.number, ()):
-            follower.outcome = outcome
-            self._untold.pop(follower.number, None)
+        waiting = self._followers.pop(trial.number, [])
+        for follower in waiting:
+            if follower.until <= fidelity:
+                follower.outcome = outcome
+                self._untold.pop(follower.number, None)
+        still = [follower for follower in waiting if follower.until > fidelity]
+        if still:
+            self._followers[trial.number] = still
 
     def _on_finished(self, record: Record) -> None:
         trial = self._trials[record["trial"]]
@@ -299,6 +305,8 @@ class Study:
         self._release(trial, record["at"])
         trial.failures.append(Failure.from_json(record["failure"]))
         self.busy_seconds += record["busy"] * trial.devices
+        if trial.failures[-1].kind not in (FailureKind.NODE_LOST, FailureKind.PREEMPTED):
+            trial.busy_seconds += record["busy"]
         if record["then"] == "ended":
             self._count_error(trial.failures[-1])
             trial.reason = trial.failures[-1].message
@@ -364,23 +372,31 @@ def objectives_from_plain(objectives: Mapping[str, str], constraints: Mapping[st
     )
 
 
-def fold(folder: Path, records: Iterable[Record]) -> Study:
-    """Replay ``records`` into a study."""
-    study = Study(folder)
-    for number, record in enumerate(records, 1):
+def replay(folder: Path, apply: Callable[[Record], None], records: Iterable[Record] | None = None) -> None:
+    """Give each record of the log in ``folder`` (or of ``records``) to ``apply``.
+
+    Raises StudyError with the number of a record that does not fit those before it.
+    """
+    for number, record in enumerate(event_log.read(folder) if records is None else records, 1):
         try:
-            study.apply(record)
+            apply(record)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise StudyError(
                 f"{folder / event_log.FILE}, record {number} ({record['event']}) does not fit those before it "
                 f"({type(error).__name__}: {error}); restore the file from a copy"
             ) from error
+
+
+def fold(folder: Path, records: Iterable[Record] | None = None) -> Study:
+    """A study from the log in ``folder``, or from ``records``, as `replay` gives them."""
+    study = Study(folder)
+    replay(folder, study.apply, records)
     return study
 
 
 def load(folder: str | Path) -> Study:
     """Read the study in ``folder``; raise StudyError where there is none or its log is damaged."""
-    study = fold(Path(folder), event_log.read(Path(folder)))
+    study = fold(Path(folder))
     if not study.header:
         raise StudyError(f"{folder}: the event log has no header; it was ended before it began")
     return study

@@ -48,11 +48,6 @@ def tensors(split: Split, dtype: str, device: str) -> Tensors:
     return Tensors(inputs.to(device), targets.to(device))
 
 
-def joined(first: Split, second: Split) -> Split:
-    """All samples of both."""
-    return Split(np.concatenate([first.inputs, second.inputs]), np.concatenate([first.targets, second.targets]))
-
-
 def _standard(targets: torch.Tensor) -> torch.Tensor:
     """Class numbers as int64, real numbers as float32: what torch's losses take."""
     return targets.float() if targets.is_floating_point() else targets.long()

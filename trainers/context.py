@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from search_spaces import Bound, Candidate, Reference
 from trainers import curve
-from trainers.checkpoint import Checkpoint, CheckpointFolder
+from trainers.checkpoint import Checkpoint, CheckpointFolder, StorageError
 from trainers.materials import Materials
 from trainers.measurement import Fidelity, Measurement
 from trainers.parallelism.plan import Plan
@@ -117,7 +117,11 @@ class Context:
 
     @property
     def data(self) -> Data:
-        """The task's data, loaded once for all trials of this worker: leave it unchanged."""
+        """The task's data, loaded once for all trials of this worker: leave it unchanged.
+
+        Learn from ``data.train`` and measure on ``data.validation``. When a trial is retrained the first one holds both
+        splits of the search, and the second one is the test split.
+        """
         with self.during("load"):
             return self._made.data
 
@@ -136,7 +140,7 @@ class Context:
     @property
     def _made(self) -> Materials:
         if self.materials is None:
-            self.materials = Materials(self.recipe.space, self.recipe.task)
+            self.materials = Materials(self.recipe.space, self.recipe.task, self.recipe.test)
         return self.materials
 
     @property
@@ -179,10 +183,19 @@ class Context:
                     self.checkpoints.prune(_KEEP)
         if self.rank == 0:
             if self.checkpoints is not None:
-                curve.append(self.checkpoints.path.parent, measurement)
+                self._draw(self.checkpoints.path.parent, measurement)
             self.emit(measurement)
         if halted:
             raise Halted
+
+    @staticmethod
+    def _draw(folder: Path, measurement: Measurement) -> None:
+        """Add to the learning curve; a full disk is told where a checkpoint fails, for the curve is no record."""
+        try:
+            curve.append(folder, measurement)
+        except OSError as error:
+            if not folder.is_dir():
+                raise StorageError(f"{folder}: the trial's folder is gone ({error.strerror})") from error
 
     def _told_to_end(self) -> bool:
         """Whether to end: on several ranks what rank 0 was told, so that none goes on alone."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from search_spaces import SPACES, Architecture, Reference, SearchSpace
 from trainers.registries import TASKS
-from trainers.task import Data, Task
+from trainers.task import Data, Task, joined
 
 if TYPE_CHECKING:
     import torch
@@ -18,6 +18,7 @@ class Materials:
 
     space_reference: Reference
     task_reference: Reference
+    test: bool = False
 
     @cached_property
     def space(self) -> SearchSpace:
@@ -31,8 +32,9 @@ class Materials:
 
     @cached_property
     def data(self) -> Data:
-        """The task's data, loaded once."""
-        return self.task.load()
+        """The task's data, loaded once; for retraining all but the test split is learnt from, and that one held out."""
+        data = self.task.load()
+        return Data(joined(data.train, data.validation), data.test, data.test) if self.test else data
 
     def build(self, architecture: Architecture, seed: int) -> "torch.nn.Module":
         """Build the network on the CPU, its weights drawn under ``seed``; torch's global state stays as it was."""

@@ -29,7 +29,7 @@ class Runner:
     @cached_property
     def materials(self) -> Materials:
         """Space, task and data."""
-        return Materials(self.recipe.space, self.recipe.task)
+        return Materials(self.recipe.space, self.recipe.task, self.recipe.test)
 
     @cached_property
     def trainer(self) -> Trainer:

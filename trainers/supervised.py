@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 
 from search_spaces import Candidate, Infeasible, broken
-from trainers.batches import Tensors, joined, tensors
+from trainers.batches import Tensors, tensors
 from trainers.context import Context
 from trainers.evaluation import evaluate
 from trainers.learner import Learner
@@ -58,12 +58,10 @@ class Supervised:
         if self._splits is None or self._splits[0] != context.device:
             data, dtype = context.data, context.task.signature.input.dtype
             with context.during("load"):
-                train = joined(data.train, data.validation) if context.recipe.test else data.train
-                held_out = data.test if context.recipe.test else data.validation
                 self._splits = (
                     context.device,
-                    tensors(train, dtype, context.device),
-                    tensors(held_out, dtype, context.device),
+                    tensors(data.train, dtype, context.device),
+                    tensors(data.validation, dtype, context.device),
                 )
         return self._splits[1], self._splits[2]
 

@@ -27,6 +27,13 @@ class Data:
     test: Split
 
 
+def joined(first: Split, second: Split) -> Split:
+    """All samples of both."""
+    import numpy as np
+
+    return Split(np.concatenate([first.inputs, second.inputs]), np.concatenate([first.targets, second.targets]))
+
+
 class Task(Protocol):
     """What a task must have. `trainers.tasks.classification.Classification` fills in all but data and signature."""
 

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from nas import event_log
 from nas.errors import StudyError
+from nas.event_log import Record
 from nas.study import Study
+from nas.study import replay as replay_log
 from trainers import Fidelity
 
 
@@ -21,11 +22,14 @@ class Point(NamedTuple):
 def replay(folder: Path) -> tuple[Study, list[Point]]:
     """Return the study in ``folder`` and its measurements in the order in which they came."""
     study, points = Study(folder), []
-    for record in event_log.read(folder):
+
+    def apply(record: Record) -> None:
         study.apply(record)
         if record["event"] == "reported":
             spent = study.allocated_seconds()
             points.append(Point(record["at"], spent, record["trial"], record["fidelity"]))
+
+    replay_log(folder, apply)
     if not study.header:
         raise StudyError(f"{folder}: the event log has no header; it was ended before it began")
     return study, points

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from math import inf
 
 from numpy.random import Generator
 
@@ -69,7 +70,8 @@ class RegularizedEvolution:
 
         def standing(member: tuple[Trial, Measurement]) -> tuple[int, float]:
             _, measurement = member
-            return len(self._objectives.violations(measurement.metrics)), -measurement.fidelity
+            broken = len(self._objectives.violations(measurement.metrics))
+            return broken + (inf in self._objectives.costs(measurement.metrics)), -measurement.fidelity
 
         best = min(map(standing, sample))
         leading = [member for member in sample if standing(member) == best]

@@ -44,7 +44,7 @@ def test_above_the_size_the_oldest_ended_go_first_and_the_front_stays(study):
     best = study.best().number
     Retention(study.folder, 3 * SIZE).look(study, study[0])
     ended = sorted((trial for trial in study.trials() if trial.number != best), key=lambda trial: trial.ended_at)
-    assert kept(study) == {best, *(trial.number for trial in ended[-2:])}
+    assert kept(study) == {best, ended[-1].number}  # nine tenths of the size
 
 
 def test_the_front_stays_whatever_the_size(study):
@@ -52,11 +52,13 @@ def test_the_front_stays_whatever_the_size(study):
     assert kept(study) == {study.best().number}
 
 
-def test_a_trial_that_may_go_on_keeps_its_checkpoint(study):
-    paused = next(trial for trial in study.trials() if trial.number != study.best().number)
-    paused.state = nas.State.PAUSED
+def test_a_trial_that_is_held_loses_its_own_after_those_that_ended(study):
+    paused, waiting = [trial for trial in study.trials() if trial.number != study.best().number][:2]
+    paused.state, waiting.state = nas.State.PAUSED, nas.State.WAITING
+    Retention(study.folder, 3.4 * SIZE).look(study, study[0])
+    assert kept(study) == {study.best().number, paused.number, waiting.number}
     Retention(study.folder, 1).look(study, study[0])
-    assert kept(study) == {study.best().number, paused.number}
+    assert kept(study) == {study.best().number, waiting.number}
 
 
 def test_what_is_there_before_a_session_counts(study):
