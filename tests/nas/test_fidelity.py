@@ -11,11 +11,13 @@ from nas.conformance import run_rule
 from nas.fidelity import AsynchronousHalving, Continue, FullFidelity, StoppingHalving, Verdict, rungs
 from nas.objective import Direction, Objective, Objectives
 from nas.pareto import preference_order
+from nas.proposal import Proposal
 from nas.rehearsal import Rehearsal
+from nas.rung import Rung
 from nas.strategies.random import RandomSearch
-from nas.trial import Outcome, State
-from search_spaces import Bound, CandidateSpace, Choice, SearchSpace
-from trainers import FailureKind
+from nas.trial import Outcome, State, Trial
+from search_spaces import Architecture, Bound, Candidate, CandidateSpace, Choice, SearchSpace
+from trainers import FailureKind, Measurement
 
 
 class Wide(SearchSpace):
@@ -90,8 +92,13 @@ class Reference:
     def order(self, level):
         """All of a rung, best first: constraints kept, then the objectives, then the order of proposal."""
         numbers = sorted(self.completed[level])
-        broken = {number: len(self.objectives.violations(self.completed[level][number])) for number in numbers}
         costs = {number: self.objectives.costs(self.completed[level][number]) for number in numbers}
+        broken = {
+            number: len(self.objectives.constraints) + 1  # what has diverged stands behind all that broke a bound
+            if inf in costs[number]
+            else len(self.objectives.violations(self.completed[level][number]))
+            for number in numbers
+        }
         good = [number for number in numbers if not broken[number]]
         if len(self.objectives.objectives) == 1:
             good.sort(key=lambda number: (costs[number], number))
@@ -198,6 +205,41 @@ def test_what_is_not_finite_ranks_last(bad, direction):
     search.advance(trials[2], {"a": 1.0})
     assert trials[0].outcome is Outcome.DIVERGED
     assert rule.promote() == (1, 3)
+
+
+def test_among_several_objectives_a_diverged_trial_takes_no_promotion():
+    """The smallest network of all would be on the front, had its accuracy not diverged."""
+    for diverged in range(4):
+        rule = AsynchronousHalving(TWO, 1, 9, 3)
+        search = rehearsal(rule, TWO)
+        for number, trial in enumerate([search.start() for _ in range(9)]):
+            accuracy = nan if number < diverged else number / 10
+            search.advance(trial, {"a": accuracy, "b": number if number < diverged else 10 + number})
+        promoted = []
+        while (promotion := rule.promote()) is not None:
+            promoted.append(promotion[0])
+            search.study[promotion[0]].state = State.RUNNING
+            rule._rungs[1].let_go(promotion[0])
+        assert len(promoted) == 3
+        assert min(promoted) >= diverged
+
+
+def test_a_large_rung_of_several_objectives_is_ranked_at_sizes_that_depend_on_nothing_else():
+    """Asked after every measurement or never before, it answers the same, as a resumed search has to."""
+    rng = np.random.default_rng(3)
+    points = rng.random((400, 2)).tolist()
+    asked, silent = Rung(TWO), Rung(TWO)
+    trials = [rehearsed(number) for number in range(400)]
+    for trial, (a, b) in zip(trials, points, strict=True):
+        for rung in (asked, silent):
+            rung.add(trial, Measurement(1, {"a": a, "b": b}, 1.0))
+        asked.best_held(len(asked) // 3)
+    assert asked.best_held(133) == silent.best_held(133) is not None
+
+
+def rehearsed(number):
+    proposal = Proposal(Candidate(Architecture({})))
+    return Trial(number, proposal, str(number), 0, 1, {}, state=State.PAUSED)
 
 
 def test_asha_ranks_a_trial_without_its_objective_behind_all_that_break_constraints():
