@@ -40,7 +40,7 @@ from nas.trial import Outcome, Trial
 from trainers import Failure, FailureKind, Measurement, Plan, numbers_to_json
 
 _POLL_SECONDS = 0.2
-_GRACE_SECONDS = 0.6
+_GRACE_SECONDS = 0.4
 _FIRST_ERRORS = 3
 
 Watch = Callable[[Study, Mapping[int, Measurement]], None]
