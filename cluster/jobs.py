@@ -48,7 +48,7 @@ def _connect(address: str | None) -> Any:
 
     try:
         return JobSubmissionClient(address)
-    except (ConnectionError, RuntimeError) as error:
+    except Exception as error:  # Ray's own kinds for what is refused vary
         raise ValueError(
             f"address = {address!r}: no cluster takes the job ({error}); give its dashboard, as in http://HEAD:8265"
         ) from error

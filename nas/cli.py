@@ -115,7 +115,8 @@ def submit(
     except ValueError as error:
         raise ConfigError(str(error)) from error
     _answer(json, {"job": job, "folder": str(folder)})
-    _console().print(f"job: {job}\nnext: ray job logs --follow {job}", soft_wrap=True)
+    at = f" --address {address}" if address else ""
+    _console().print(f"job: {job}\nnext: ray job logs --follow{at} {job}", soft_wrap=True)
 
 
 @app.command()

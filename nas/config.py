@@ -106,6 +106,11 @@ def _contradictions(config: SearchConfig) -> list[str]:
             f'trial.plan = "{plan}" takes {plan.width} devices, cluster.max_devices = {cluster.max_devices} '
             "allows less; narrow the plan or raise max_devices"
         )
+    if cluster.executor == "simulated" and config.search.trainer == "supervised":
+        found.append(
+            'cluster.executor = "simulated" runs trainers that say how long training would take, and '
+            'search.trainer = "supervised" really trains; set trainer = "synthetic" or executor = "inline"'
+        )
     if plan and plan.width > 1 and cluster.executor == "inline":
         found.append(
             f'trial.plan = "{plan}" takes {plan.width} processes, cluster.executor = "inline" has one; '

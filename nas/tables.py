@@ -56,7 +56,7 @@ def front(study: Study, limit: int = _ROWS) -> list[RenderableType]:
     """The Pareto front as a table, the best by the first objective on top."""
     trials = study.front()
     if not trials:
-        return [Text("No trial met all constraints yet: there is no front.", style="yellow")]
+        return [Text("No trial has been measured and met all constraints yet: there is no front.", style="yellow")]
     best = study.best()
     highest = reach(study, study.highest())
     several = len(study.objectives.objectives) > 1

@@ -96,6 +96,7 @@ BAD = [
     ('[trial]\nplan = ""', 'trial.plan = ""', '"auto"'),
     ('[trial]\ntimeout = "10x"', 'trial.timeout = "10x"', '"10m"'),
     ("[trial]\ntimeout = 0", "trial.timeout = 0", "above 0"),
+    ('[cluster]\nexecutor = "simulated"', 'cluster.executor = "simulated"', 'trainer = "synthetic"'),
     ('[cluster]\nexecutor = "rya"', 'cluster.executor = "rya"', '"simulated"'),
     ("[cluster]\nmax_devices = 0", "cluster.max_devices = 0", "at least 1"),
     ('[study]\nfsync = "never"', 'study.fsync = "never"', '"always"'),

@@ -1,6 +1,7 @@
 """Runs on each of two ranks: legs of several kinds, one after the other; what they measured is written as JSON."""
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -92,3 +93,5 @@ def _mistakes(folder: Path, rank: int, options: dict[str, Any]) -> dict[str, Any
 
 if __name__ == "__main__":
     main(int(sys.argv[1]), Path(sys.argv[2]))
+    sys.stdout.flush()
+    os._exit(0)  # a thread of gloo's that is still ending may abort an interpreter that ends in order
