@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from math import log
 from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -15,6 +16,7 @@ from nas.objective import Objective, Objectives
 from search_spaces import Bound, Reference
 from trainers import Plan
 
+_MOST_RUNGS = 1_000
 _MAY_CHANGE = tuple(f"search.{name}" for name in (*sections.BUDGETS, "max_same_errors"))
 _MAY_CHANGE_TABLES = ("trial", "cluster", "study")
 
@@ -101,6 +103,13 @@ def _contradictions(config: SearchConfig) -> list[str]:
             f"fidelity.min = {fidelity.min} is above fidelity.max = {fidelity.max}; lower min, raise max, "
             'or set rule = "none"'
         )
+    if fidelity.rule != "none" and fidelity.min < fidelity.max:
+        count = log(fidelity.max / fidelity.min) / log(fidelity.eta)
+        if count > _MOST_RUNGS:
+            found.append(
+                f"fidelity.eta = {fidelity.eta} makes {count:.0f} rungs between min and max; "
+                f"raise it, at most {_MOST_RUNGS} are of use"
+            )
     if plan and cluster.max_devices and plan.width > cluster.max_devices:
         found.append(
             f'trial.plan = "{plan}" takes {plan.width} devices, cluster.max_devices = {cluster.max_devices} '

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from inspect import Parameter, signature
+from math import isfinite
 from typing import Any
 
 from nas.config import SearchConfig
@@ -23,7 +24,7 @@ from search_spaces import (
     SearchSpace,
     hyperparameter_domain,
 )
-from trainers import TASKS, TRAINERS
+from trainers import TASKS, TRAINERS, Failure
 from trainers.settings import HYPERPARAMETERS, Settings
 
 SUPERVISED = "supervised"
@@ -32,6 +33,7 @@ _ARGUMENT = re.compile(r"\w+ = ")
 
 def check(config: SearchConfig) -> None:
     """Raise ConfigError for code that cannot be found or made, and for declarations that are malformed."""
+    _check_plain("", config.to_plain())
     search = config.search
     names = (
         ("search.space", search.space, SPACES),
@@ -86,6 +88,29 @@ def _loaded(key: str, code: Any, registry: Registry) -> Any:
         return registry.load(code) if isinstance(code, str) else code
 
 
+def _check_plain(at: str, value: Any) -> None:
+    """Raise ConfigError for what the record cannot keep: it would come back as something else on a resume."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _check_plain(f"{at}.{name}" if at else str(name), item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_plain(at, item)
+    elif not _recordable(value):
+        raise ConfigError(
+            f"{at} = {value!r}: a {type(value).__name__} cannot be kept in the record; use text, true or false, "
+            "finite numbers (integers of 64 bits), lists and tables of them"
+        )
+
+
+def _recordable(value: Any) -> bool:
+    if type(value) is int:
+        return -(2**63) <= value < 2**63
+    if type(value) is float:
+        return isfinite(value)
+    return value is None or isinstance(value, bool | str)
+
+
 def _own(code: Any) -> bool:
     return isinstance(code, str) and ":" in code
 
@@ -99,7 +124,7 @@ def _check_name(key: str, code: Any, registry: Registry) -> None:
 
 def _space(config: SearchConfig) -> SearchSpace:
     _check_arguments("space", _loaded("search.space", config.search.space, SPACES), config.space)
-    with _named("search.space", "space"):
+    with _named("search.space", "space"), _guarded("search.space"):
         space: Any = config.reference("space").make(SPACES)
     if not isinstance(space, SearchSpace):
         raise ConfigError(
@@ -167,7 +192,7 @@ def _check_strategy(config: SearchConfig, space: CandidateSpace) -> None:
 
 def _check_task(config: SearchConfig, space: SearchSpace) -> None:
     _check_arguments("task", _loaded("search.task", config.search.task, TASKS), config.task)
-    with _named("search.task", "task"):
+    with _named("search.task", "task"), _guarded("search.task"):
         task = config.reference("task").make(TASKS)
     shapes = getattr(task, "signature", None)
     if shapes is None:
@@ -177,6 +202,18 @@ def _check_task(config: SearchConfig, space: SearchSpace) -> None:
         )
     with _named("search.space"):
         space.check_signature(shapes)
+
+
+@contextmanager
+def _guarded(key: str) -> Iterator[None]:
+    """Turn whatever a user's own code raises while it is made into a ConfigError that says where."""
+    try:
+        yield
+    except ValueError:
+        raise
+    except (Exception, SystemExit) as error:
+        failure = Failure.of(error, "start")
+        raise ConfigError(f"{key}: making it failed at {failure.frame}: {failure.error}: {failure.message}") from error
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from nas.retention import Retention
 from nas.search_state import SearchState
 from nas.source import Source, recorder
 from nas.study import Study
-from nas.trial import Outcome, Trial
+from nas.trial import Outcome, State, Trial
 from trainers import Failure, FailureKind, Measurement, Plan, numbers_to_json
 
 _POLL_SECONDS = 0.2
@@ -156,9 +156,14 @@ class Controller:
         reason = self._over or self._source.resting()
         if self._same_errors:
             return reason, 3
-        if self._study.launched and not self._study.any_measured:
-            return f"all trials failed ({reason})", 3
+        good = (*State, Outcome.COMPLETED, Outcome.STOPPED)
+        if self._study.launched and not (self._study.any_measured and any(map(self._study.counts().get, good))):
+            return f"all trials failed ({reason}){self._last_failure()}", 3
         return reason, 0
+
+    def _last_failure(self) -> str:
+        failures = [trial.failures[-1] for trial in self._study.trials() if trial.failures]
+        return f"; the last: {failures[-1].error or failures[-1].kind}: {failures[-1].message}" if failures else ""
 
     def _halt_running(self) -> None:
         """Give running trials a moment to reach a report and write a checkpoint."""

@@ -60,11 +60,13 @@ class EventLog:
             self.sync()
 
     def _check_owned(self) -> None:
+        if os.fstat(self._file).st_nlink == 0:
+            raise StorageError(f"{self.path}: the event log is gone; what was written since cannot be kept")
         if self.lock.held:
             return
-        if not self.path.exists():
-            raise StorageError(f"{self.path}: the event log is gone; put the study's folder back, then resume")
-        raise StudyError(f"{self.path.parent}: another process took the study over; this one stops writing")
+        raise StudyError(
+            f"{self.path.parent}: the lock is gone, or another process took the study over; this one stops writing"
+        )
 
     def _write(self, turn: bytes) -> None:
         left = memoryview(turn)

@@ -122,7 +122,9 @@ def _parse(content: bytes) -> dict[str, Any] | None:
         owner = orjson.loads(content)
     except orjson.JSONDecodeError:
         return None
-    return owner if isinstance(owner, dict) and {"host", "pid", "token", "started"} <= owner.keys() else None
+    kinds = {"host": str, "pid": int, "token": str, "started": str | None}
+    whole = isinstance(owner, dict) and all(isinstance(owner.get(name), kind) for name, kind in kinds.items())
+    return owner if whole else None
 
 
 def _stale(owner: dict[str, Any], touched: float) -> bool:

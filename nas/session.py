@@ -2,6 +2,7 @@
 
 import os
 import platform
+import signal
 import socket
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -84,6 +85,12 @@ def _session(parts: Parts, state: SearchState, watch: Watch, header: Record | No
                     executor = parts.executor(state.study.seconds, interrupts)
             except AtOnce:
                 pass
+            except SystemExit as end:  # Ray's own handler, while it starts
+                number = end.code if isinstance(end.code, int) else 0
+                if number not in (signal.SIGINT, signal.SIGTERM):
+                    raise
+                interrupts.note(number)
+                _close_early(state, log, number)
             if executor is None or interrupts():
                 return _interrupted(state, interrupts())
             controller = parts.controller(state, executor, log, interrupts, watch)

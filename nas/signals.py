@@ -42,6 +42,10 @@ class Interrupts:
         finally:
             self._at_once = None
 
+    def note(self, number: int) -> None:
+        """Remember a signal that another handler took."""
+        self._came = self._came or number
+
     def __enter__(self) -> Self:
         try:
             for number in _SIGNALS:

@@ -9,7 +9,7 @@ from search_spaces.values import Architecture
 class MetaBuildError(Exception):
     """A network could not be built without data, for the reason in ``original``; built for real, it may be sound."""
 
-    def __init__(self, original: Exception) -> None:
+    def __init__(self, original: BaseException) -> None:
         super().__init__(f"building on the meta device failed ({type(original).__name__}: {original})")
         self.original = original
 
@@ -27,5 +27,5 @@ def static_metrics(space: SearchSpace, architecture: Architecture, signature: Si
         return {"parameters": sum(parameter.numel() for parameter in module.parameters())}
     except Infeasible:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise MetaBuildError(error) from error

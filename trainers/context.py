@@ -7,6 +7,8 @@ of recorded results are all of this form; they differ in nothing that an executo
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
+from numbers import Real
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
@@ -164,6 +166,7 @@ class Context:
         Raises ValueError when ``fidelity`` does not increase or exceeds ``until`` or a metric is no number, and
         `Halted` when the trial was told to end.
         """
+        fidelity = _number("fidelity", fidelity)
         if not self._last < fidelity <= self.until:
             raise ValueError(
                 f"report(fidelity={fidelity}): fidelities increase strictly, from above {self._last} to {self.until}"
@@ -173,6 +176,9 @@ class Context:
             if self.clock is None:
                 raise ValueError("report() without seconds: on a virtual clock the trainer says how long it took")
             seconds = self.clock() - self._began
+        seconds = _number("seconds", seconds)
+        if not 0 <= seconds < inf:
+            raise ValueError(f"report(): seconds = {seconds!r} is no time")
         measurement = Measurement(fidelity, _numbers(metrics), seconds)
         halted = self._told_to_end()
         due = fidelity == self.until or halted
@@ -208,10 +214,25 @@ class Context:
 
 def _numbers(metrics: Mapping[str, float]) -> dict[str, float]:
     """Metrics as Python numbers (numpy and torch scalars too)."""
-    plain: dict[str, float] = {}
-    for name, value in metrics.items():
-        number: Any = value.item() if hasattr(value, "item") else value
-        if not isinstance(number, int | float):
-            raise ValueError(f"report(): metric {name!r} = {value!r} is no number")
-        plain[name] = number if isinstance(number, int) else float(number)
-    return plain
+    if not isinstance(metrics, Mapping):
+        raise ValueError(f"report(): metrics = {metrics!r}; give them by name, as {{'val_accuracy': 0.9}}")
+    return {_name(name): _number(f"metric {name!r}", value) for name, value in metrics.items()}
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise ValueError(f"report(): a metric's name is text, not {name!r}")
+    return name
+
+
+def _number(what: str, value: Any) -> float:
+    """A Python number; an integer too long for the record becomes a float."""
+    number: Any = value.item() if hasattr(value, "item") else value
+    if isinstance(number, int) and -(2**63) <= number < 2**63:
+        return number
+    if not isinstance(number, Real):
+        raise ValueError(f"report(): {what} = {value!r} is no number")
+    try:
+        return float(number)
+    except OverflowError:
+        raise ValueError(f"report(): {what} is too large a number") from None
