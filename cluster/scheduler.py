@@ -4,7 +4,7 @@ First fit: legs that go on before new ones, each group in its order; a leg takes
 else the first nodes of one kind that hold it together. A leg that does not fit now waits; narrower ones behind it go.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping
 
 from cluster.placement import first_fit
@@ -128,12 +128,13 @@ class Scheduler:
     def _total(self) -> dict[str, int]:
         return {name: node.devices for name, node in self._nodes.items()}
 
-    def _by_kind(self, devices: Mapping[str, int]) -> Counter[str]:
+    def _by_kind(self, devices: Mapping[str, int]) -> dict[str, int]:
         """Sum ``devices`` of nodes by their kind, those of draining nodes left out."""
-        kinds: Counter[str] = Counter()
+        kinds: dict[str, int] = {}
         for name, count in devices.items():
             if name not in self._draining:
-                kinds[self._nodes[name].kind] += count
+                kind = self._nodes[name].kind
+                kinds[kind] = kinds.get(kind, 0) + count
         return kinds
 
     def _fit(self, width: int) -> Allocation | None:

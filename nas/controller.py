@@ -334,8 +334,11 @@ class Controller:
 
     def _plan(self, trial: Trial) -> Plan:
         """The plan of all trials; a wider one where memory ran out under it, as far as the cluster allows."""
-        widened = Plan.parse(trial.plan) if trial.count(FailureKind.OUT_OF_MEMORY) else self._settings.plan
-        return widened if widened.width <= self._scheduler.widest else self._settings.plan
+        if trial.count(FailureKind.OUT_OF_MEMORY):
+            widened = Plan.parse(trial.plan)
+            if widened.width <= self._scheduler.widest:
+                return widened
+        return self._settings.plan
 
     def _submit(self, at: float, leg: Leg) -> None:
         self._obey(self._scheduler.handle(Submitted(at, leg)))

@@ -60,13 +60,16 @@ class EventLog:
             self.sync()
 
     def _check_owned(self) -> None:
-        if os.fstat(self._file).st_nlink == 0:
-            raise StorageError(f"{self.path}: the event log is gone; what was written since cannot be kept")
         if self.lock.held:
             return
+        self._check_there()
         raise StudyError(
             f"{self.path.parent}: the lock is gone, or another process took the study over; this one stops writing"
         )
+
+    def _check_there(self) -> None:
+        if os.fstat(self._file).st_nlink == 0:
+            raise StorageError(f"{self.path}: the event log is gone; what was written since cannot be kept")
 
     def _write(self, turn: bytes) -> None:
         left = memoryview(turn)
@@ -84,7 +87,8 @@ class EventLog:
         self._synced = False
 
     def sync(self) -> None:
-        """Make everything written durable."""
+        """Make everything written durable; raise StorageError where the file was removed."""
+        self._check_there()
         try:
             os.fsync(self._file)
         except OSError as error:

@@ -1,13 +1,16 @@
 """Keeps the checkpoints of a study below a size: those of trials that ended go first, the front's never."""
 
 import os
+from math import inf
 from pathlib import Path
 from shutil import rmtree
+from time import monotonic
 
 from nas.study import Study
 from nas.trial import State, Trial
 
 _SHRINK_TO = 0.9
+_LOOK_SECONDS = 0.2
 
 
 class Retention:
@@ -27,14 +30,30 @@ class Retention:
             if entry.name.isdecimal()
         }
         self._total = sum(self._bytes.values())
+        self._unseen: set[int] = set()
+        self._looked_at = -inf
 
     def look(self, study: Study, trial: Trial) -> None:
-        """Count what ``trial`` holds now, a leg of which has ended, and delete what is too much."""
-        size = _size(self._checkpoints(trial.number))
-        self._total += size - self._bytes.get(trial.number, 0)
-        self._bytes[trial.number] = size
+        """Count what ``trial`` holds now, a leg of which has ended, and delete what is too much.
+
+        It looks at most every 0.2 s, then at all trials since.
+        """
+        self._unseen.add(trial.number)
+        now = monotonic()
+        if now - self._looked_at < _LOOK_SECONDS:
+            return
+        self._looked_at = now
+        if self._trials.is_dir():
+            self._count()
+        self._unseen.clear()
         if self._total > self._keep_bytes:
             self._shrink(study)
+
+    def _count(self) -> None:
+        for number in self._unseen:
+            size = _size(self._checkpoints(number))
+            self._total += size - self._bytes.get(number, 0)
+            self._bytes[number] = size
 
     def _shrink(self, study: Study) -> None:
         """Delete to nine tenths, so that it is not done again at once."""

@@ -1,8 +1,9 @@
 """A rung: the trials measured at one fidelity, ranked."""
 
 from collections import deque
+from heapq import heappop, heappush
 from math import inf
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sortedcontainers import SortedList
 
@@ -11,7 +12,7 @@ from nas.pareto import preference_order
 from nas.trial import State, Trial
 from trainers import Measurement
 
-_Entry: TypeAlias = tuple[int, tuple[float, ...], int]
+_Entry: TypeAlias = tuple[Any, ...]
 _RANKED_ANEW_SHARE = 100
 
 
@@ -29,7 +30,7 @@ class Rung:
         self._entries: dict[int, _Entry] = {}
         self._held: dict[int, Trial] = {}
         self._sorted = SortedList()
-        self._held_sorted = SortedList()
+        self._heap: list[_Entry] = []
         self._next_size = 1
         self._ranked: list[_Entry] = []
         self._queue: deque[tuple[int, int]] | None = None
@@ -39,32 +40,34 @@ class Rung:
 
     def add(self, trial: Trial, measurement: Measurement) -> None:
         """Enter a trial, as one that may go on."""
-        entry = self._entries[trial.number] = (*self._standing(measurement), trial.number)
+        standing, costs = self._standing(measurement)
+        entry: _Entry = (standing, *costs, trial.number) if self._single else (standing, costs, trial.number)
+        self._entries[trial.number] = entry
         self._held[trial.number] = trial
         if self._single:
             self._sorted.add(entry)
-            self._held_sorted.add(entry)
+            heappush(self._heap, entry)
         elif len(self._entries) >= self._next_size:
             self._next_size = len(self._entries) + max(1, len(self._entries) // _RANKED_ANEW_SHARE)
             self._ranked, self._queue = list(self._entries.values()), None
 
     def let_go(self, number: int) -> None:
         """A trial went on or ended: it still counts in the ranking, but is not held any more."""
-        if number in self._held:
-            del self._held[number]
-            if self._single:
-                self._held_sorted.remove(self._entries[number])
+        self._held.pop(number, None)
 
     def best_held(self, top: int) -> int | None:
         """The best trial still held, if it is among the ``top`` best of all; one whose leg has not ended yet is not."""
         if not self._single:
             return self._best_of_several(top)
-        for entry in self._held_sorted:
-            if self._sorted.index(entry) >= top:
-                return None
-            if self._paused(entry[-1]):
-                return int(entry[-1])
-        return None
+        heap = self._heap
+        while heap and heap[0][-1] not in self._held:
+            heappop(heap)
+        if not heap or top < 1 or heap[0] > (last := self._sorted[top - 1]):
+            return None
+        if self._paused(heap[0][-1]):
+            return int(heap[0][-1])
+        best = min((entry for entry in heap if self._paused(entry[-1])), default=None)
+        return int(best[-1]) if best is not None and best <= last else None
 
     def rank(self, number: int) -> int:
         """Position of a trial among all of the rung, 0 the best."""

@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-import numpy as np
-
 from nas.budget import Budget
 from nas.event_log import EventLog, Record
 from nas.keys import KeyMaker
 from nas.proposal import EXHAUSTED, Proposal
 from nas.search_state import SearchState
 from nas.static_stage import StaticStage
+from nas.streams import Streams
 from nas.study import answers
 from nas.trial import State, Trial
 from trainers import numbers_to_json
@@ -47,7 +46,7 @@ class Source:
         self._keys = keys
         self._static = static
         self._budget = budget
-        self._seed = seed
+        self._streams = Streams(seed)
         self.over: str | None = None
         self.exhausted: str | None = None
 
@@ -82,8 +81,7 @@ class Source:
         if self._study.barren >= _BARREN:
             self.exhausted = f"exhausted: {_BARREN:,} proposals in a row were duplicates or infeasible"
             return None
-        rng = np.random.default_rng([self._seed, len(self._study)])
-        answer = self._state.strategy.ask(self._study.pending(), rng)
+        answer = self._state.strategy.ask(self._study.pending(), self._streams.at(len(self._study)))
         if answer is EXHAUSTED:
             self.exhausted = "exhausted: the strategy has nothing left to propose"
         return answer if isinstance(answer, Proposal) else None

@@ -5,7 +5,7 @@ JSON has all the types that an option may have, once a list is read as a tuple: 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from json import JSONDecoder
 from math import isfinite
 from typing import Any, TypeAlias
@@ -66,6 +66,10 @@ class Values(Mapping[str, Value]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def items(self) -> ItemsView[str, Value]:
+        """Names with their values."""
+        return self._values.items()
 
     def json(self) -> bytes:
         """Compact JSON with sorted names: equal exactly when the values are."""

@@ -4,8 +4,7 @@ A trainer is a callable ``train(candidate, context)``. The built-in supervised l
 of recorded results are all of this form; they differ in nothing that an executor could see.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from numbers import Real
@@ -132,12 +131,9 @@ class Context:
         with self.during("build"):
             return self._made.build(candidate.architecture, self.seed)
 
-    @contextmanager
-    def during(self, stage: str) -> Iterator[None]:
+    def during(self, stage: str) -> "_During":
         """Name what goes on inside the block; the name stays when the block raises."""
-        before, self.stage = self.stage, stage
-        yield
-        self.stage = before
+        return _During(self, stage)
 
     @property
     def _made(self) -> Materials:
@@ -212,6 +208,20 @@ class Context:
         return bool(from_rank_0(int(self.halted()), self.device))
 
 
+class _During:
+    __slots__ = ("_context", "_stage", "_before")
+
+    def __init__(self, context: Context, stage: str) -> None:
+        self._context, self._stage = context, stage
+
+    def __enter__(self) -> None:
+        self._before, self._context.stage = self._context.stage, self._stage
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._context.stage = self._before
+
+
 def _numbers(metrics: Mapping[str, float]) -> dict[str, float]:
     """Metrics as Python numbers (numpy and torch scalars too)."""
     if not isinstance(metrics, Mapping):
@@ -227,6 +237,8 @@ def _name(name: object) -> str:
 
 def _number(what: str, value: Any) -> float:
     """A Python number; an integer too long for the record becomes a float."""
+    if type(value) is float:
+        return value
     number: Any = value.item() if hasattr(value, "item") else value
     if isinstance(number, int) and -(2**63) <= number < 2**63:
         return number

@@ -6,6 +6,7 @@ The error falls as a power of the fidelity (Domhan et al. 2015, "pow3"): the cur
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import cos, log, log10, pi
 from typing import Any
 from zlib import crc32
@@ -53,7 +54,7 @@ class Curve:
         quality = size = speed = weight = 0.0
         for part in (candidate.architecture, candidate.hyperparameters):
             for name, value in part.items():
-                word = _word(name, value)
+                word = _word(f"{name}={value!r}")
                 quality += _quality(name, value, word)
                 size += (word >> 10 & 1023) / 1023
                 speed += (word >> 20 & 1023) / 1023
@@ -73,9 +74,10 @@ class Curve:
         return {"val_accuracy": 1 - error, "val_loss": -log(1 - error), "parameters": self.parameters}
 
 
-def _word(name: str, value: Any) -> int:
+@lru_cache(maxsize=4096)
+def _word(text: str) -> int:
     """32 well mixed bits (the multiplier is Knuth's)."""
-    word = crc32(f"{name}={value!r}".encode()) * 2654435761 & 0xFFFFFFFF
+    word = crc32(text.encode()) * 2654435761 & 0xFFFFFFFF
     return word ^ word >> 15
 
 
