@@ -18,7 +18,12 @@ from search_spaces.values import Architecture, Value, Values
 SPACES = Registry(
     kind="space",
     group="nas.search_spaces",
-    builtin={"mlp": "search_spaces.mlp:MLP", "convnet": "search_spaces.convnet:ConvNet"},
+    builtin={
+        "mlp": "search_spaces.mlp:MLP",
+        "convnet": "search_spaces.convnet:ConvNet",
+        "mobile": "search_spaces.mobile:Mobile",
+        "transformer": "search_spaces.transformer:Transformer",
+    },
 )
 
 __all__ = [

@@ -17,12 +17,34 @@ def int_range(name: str, value: Any, least: int) -> tuple[int, int]:
     return low, high
 
 
+def int_of(name: str, value: Any, least: int) -> int:
+    """One int, ``least`` or more."""
+    if not _is_int(value) or value < least:
+        raise ValueError(f"{name} = {value!r} must be an int of at least {least}")
+    return int(value)
+
+
 def ints(name: str, value: Any, least: int = 1) -> list[int]:
     """A list of different ints, ``least`` or more, in increasing order."""
     options = [value] if _is_int(value) else value
     if not isinstance(options, Sequence) or not options or not all(_is_int(item) and item >= least for item in options):
         raise ValueError(f"{name} = {value!r} must list ints of at least {least}")
     return sorted(options)
+
+
+def odd(name: str, value: Any) -> list[int]:
+    """A list of different odd ints in increasing order: sides of kernels that can keep an image's size."""
+    options = ints(name, value)
+    if any(option % 2 == 0 for option in options):
+        raise ValueError(f"{name} = {options!r} must be odd, so that a layer keeps the image's size")
+    return options
+
+
+def name_of(name: str, value: Any, known: Sequence[str]) -> str:
+    """One name out of ``known``."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} = {value!r} must be one of {', '.join(known)}")
+    return names(name, value, known)[0]
 
 
 def names(name: str, value: Any, known: Sequence[str]) -> list[str]:

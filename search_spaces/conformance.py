@@ -217,7 +217,7 @@ class _Suite:
         dtype: torch.dtype = getattr(torch, self._signature.input.dtype)
         if dtype.is_floating_point:
             return torch.randn(shape, generator=generator).to(dtype)
-        return torch.randint(0, 2, shape, generator=generator).to(dtype)
+        return torch.randint(0, self._signature.input.vocabulary or 2, shape, generator=generator).to(dtype)
 
 
 def _same(a: Architecture, b: Architecture, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 Plain and depthwise separable convolutions (Sifre and Mallat 2014; Chollet 2017, without an activation between
 the two), residual layers as in He et al. 2016 with the average-pooled shortcut of He et al. 2019 ("Bag of
-tricks", ResNet-D).
+tricks", ResNet-D); squeeze-and-excitation by a sixteenth of the channels as in Hu et al. 2018.
 """
 
 from dataclasses import dataclass
@@ -10,43 +10,46 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from search_spaces.image_modules import SqueezeExcitation, norm, stem_stride
 from search_spaces.signature import Signature
 from search_spaces.values import Architecture, Value
 
 _LEAST_TO_HALVE = 4
 """An image is halved only where both its sides are at least this long."""
 
-_STEM_LIMIT = 64
-"""A stem brings larger images down below this."""
+_REDUCTION = 16
+"""Channels for each hidden channel of a squeeze."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The values of one stage."""
+    """The values of one stage; ``stride`` and ``squeeze`` need not be decisions of the space."""
 
     depth: int
     width: int
     kernel: int
     operation: str
     skip: bool
+    stride: int
+    squeeze: bool
 
 
 class ConvNetModule(nn.Module):
     """Stem, stages, global average pooling, linear head: [batch, channels, height, width] to [batch, classes]."""
 
-    def __init__(self, architecture: Architecture, signature: Signature, norm: str) -> None:
+    def __init__(self, architecture: Architecture, signature: Signature, kind: str) -> None:
         super().__init__()
         channels, *sides = signature.input.shape
         side = min(sides)
         stages = _stages(architecture)
         stride = _stem_stride(side, architecture["stem_stride"])
         width, side = stages[0].width, -(-side // stride)
-        self.stem = nn.Sequential(_conv(channels, width, max(3, 2 * stride - 1), stride), _norm(norm, width), nn.ReLU())
+        self.stem = nn.Sequential(_conv(channels, width, max(3, 2 * stride - 1), stride), norm(kind, width), nn.ReLU())
         self.stages = nn.Sequential()
-        for number, stage in enumerate(stages):
-            halve = number > 0 and side >= _LEAST_TO_HALVE
-            side = -(-side // 2) if halve else side
-            self.stages.append(_stage(width, stage, 2 if halve else 1, norm))
+        for stage in stages:
+            stride = stage.stride if side >= _LEAST_TO_HALVE else 1
+            side = -(-side // stride)
+            self.stages.append(_stage(width, stage, stride, kind))
             width = stage.width
         self.head = nn.Linear(width, signature.output.elements)
         nn.init.normal_(self.head.weight, std=width**-0.5)
@@ -80,33 +83,37 @@ class Residual(nn.Module):
 def _stages(architecture: Architecture) -> list[Stage]:
     count = architecture["stages"]
     assert isinstance(count, int)
+    return [_values(architecture, number) for number in range(count)]
 
-    def value(number: int, name: str) -> Value:
-        return architecture[f"stage.{number}.{name}"]
 
-    return [Stage(**{name: value(number, name) for name in Stage.__slots__}) for number in range(count)]  # type: ignore[arg-type]
+def _values(architecture: Architecture, number: int) -> Stage:
+    fixed: dict[str, Value] = {"stride": 1 if number == 0 else 2, "squeeze": False}
+
+    def value(name: str) -> Value:
+        return architecture.get(f"stage.{number}.{name}", fixed.get(name))
+
+    return Stage(**{name: value(name) for name in Stage.__slots__})  # type: ignore[arg-type]
 
 
 def _stem_stride(side: int, wanted: Value) -> int:
-    """The wanted stride, doubled until it brings a side below the limit; 1 for a tiny image."""
+    """The wanted stride or more; 1 for a tiny image."""
     assert isinstance(wanted, int)
-    stride = wanted if side >= _LEAST_TO_HALVE else 1
-    while side // stride >= _STEM_LIMIT:
-        stride *= 2
-    return stride
+    return stem_stride(side, wanted if side >= _LEAST_TO_HALVE else 1)
 
 
-def _stage(inputs: int, stage: Stage, stride: int, norm: str) -> nn.Sequential:
+def _stage(inputs: int, stage: Stage, stride: int, kind: str) -> nn.Sequential:
     layers = nn.Sequential()
     for number in range(stage.depth):
         first = number == 0
-        layers.append(_layer(inputs if first else stage.width, stage, stride if first else 1, norm))
+        layers.append(_layer(inputs if first else stage.width, stage, stride if first else 1, kind))
     return layers
 
 
-def _layer(inputs: int, stage: Stage, stride: int, norm: str) -> nn.Module:
+def _layer(inputs: int, stage: Stage, stride: int, kind: str) -> nn.Module:
     make = _conv if stage.operation == "conv" else _separable
-    body = nn.Sequential(make(inputs, stage.width, stage.kernel, stride), _norm(norm, stage.width))
+    body = nn.Sequential(make(inputs, stage.width, stage.kernel, stride), norm(kind, stage.width))
+    if stage.squeeze:
+        body.append(SqueezeExcitation(stage.width, max(4, stage.width // _REDUCTION)))
     if stage.skip:
         return Residual(body, _shortcut(inputs, stage.width, stride))
     return body.append(nn.ReLU())
@@ -131,10 +138,3 @@ def _conv(inputs: int, outputs: int, kernel: int, stride: int, groups: int = 1) 
     conv = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
     nn.init.kaiming_normal_(conv.weight, nonlinearity="relu" if groups == 1 else "linear")
     return conv
-
-
-def _norm(norm: str, width: int) -> nn.Module:
-    if norm == "batch":
-        return nn.BatchNorm2d(width)
-    groups = next(groups for groups in (8, 7, 6, 5, 4, 3, 2, 1) if width % groups == 0)
-    return nn.GroupNorm(groups, width)

@@ -110,7 +110,7 @@ def _description(
     return {
         "format": 1,
         "space": {"name": space.name, "arguments": dict(space.arguments)},
-        "signature": {name: {"shape": list(kind.shape), "dtype": kind.dtype} for name, kind in tensor_types.items()},
+        "signature": {name: _plain(kind) for name, kind in tensor_types.items()},
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "weights_blake2b": _digest(folder / WEIGHTS),
         "torch": torch.__version__,
@@ -118,8 +118,13 @@ def _description(
     }
 
 
+def _plain(kind: TensorType) -> dict[str, Any]:
+    vocabulary = {} if kind.vocabulary is None else {"vocabulary": kind.vocabulary}
+    return {"shape": list(kind.shape), "dtype": kind.dtype, **vocabulary}
+
+
 def _signature(plain: Mapping[str, Any]) -> Signature:
-    kinds = (TensorType(tuple(plain[name]["shape"]), plain[name]["dtype"]) for name in ("input", "output"))
+    kinds = (TensorType(**{**plain[name], "shape": tuple(plain[name]["shape"])}) for name in ("input", "output"))
     return Signature(*kinds)
 
 

@@ -9,16 +9,26 @@ from search_spaces import Architecture, Choice, Float, Integer, SearchSpace, Sig
 from search_spaces.conformance import checks, run
 from search_spaces.convnet import ConvNet
 from search_spaces.mlp import MLP
+from search_spaces.mobile import Mobile
+from search_spaces.transformer import Transformer
 
 DIGITS = Signature(TensorType((1, 8, 8)), TensorType((10,)))
 PHOTO = Signature(TensorType((3, 33, 20)), TensorType((3,)))
 CURVES = Signature(TensorType((5,)), TensorType((2, 3)))
+TEXT = Signature(TensorType((12,), "int64", vocabulary=30), TensorType((3,)))
+NEXT = Signature(TensorType((12,), "int32", vocabulary=30), TensorType((12, 30)))
 
 SPACES = [
     ("mlp", MLP(), DIGITS),
     ("mlp, other output", MLP(depth=(0, 2), norms=("batch",)), CURVES),
     ("convnet", ConvNet(), DIGITS),
     ("convnet, group norm", ConvNet(norm="group", stages=2), PHOTO),
+    ("convnet, all decisions", ConvNet(strides=(1, 2), squeezes=(False, True)), DIGITS),
+    ("mobile", Mobile(), DIGITS),
+    ("mobile, group norm", Mobile(norm="group", stages=2), PHOTO),
+    ("transformer of images", Transformer(), PHOTO),
+    ("transformer of tokens", Transformer(), TEXT),
+    ("decoder", Transformer("decoder"), NEXT),
 ]
 
 
