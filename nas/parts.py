@@ -25,12 +25,14 @@ from nas.static_stage import STATIC_METRICS, StaticStage
 from nas.strategies import STRATEGIES
 from nas.study import Study
 from search_spaces import CandidateSpace, Registry, SearchSpace, hyperparameter_domain
+from search_spaces.diff import space_changes
 from trainers import TRAINERS, Plan, Recipe, builds_networks
 from trainers.materials import Materials
 
 CLOSE_SECONDS = 3.5
 _SIMULATED_DEVICES = 8
 _GIB = 2**30
+_MOST_CHANGES = 8
 
 
 def make_recipe(config: SearchConfig, folder: Path) -> Recipe:
@@ -119,11 +121,15 @@ class Parts:
         return SearchState(Study(self.folder), rule, strategy)
 
     def check_schema(self, recorded: Mapping[str, Any]) -> None:
-        """Raise ConfigError where the space is not the one of the record any more."""
-        if self.candidates.schema() != recorded:
+        """Raise ConfigError, naming what changed, where the space is not the one of the record any more."""
+        changes = space_changes(recorded, self.candidates.schema())
+        if changes:
+            told = [*map(str, changes[:_MOST_CHANGES])]
+            if len(changes) > _MOST_CHANGES:
+                told.append(f"and {len(changes) - _MOST_CHANGES} more changes")
             raise ConfigError(
                 f"search.space = {self.recipe.space.name!r} declares other decisions than the study in {self.folder} "
-                "was made with; restore that version of the space, or start a new study"
+                f"was made with: {'; '.join(told)}. Restore that version of the space, or start a new study"
             )
 
     @cached_property

@@ -153,6 +153,14 @@ def test_what_is_frozen_cannot_change_on_resume(tmp_path):
         nas.resume(tmp_path / "s", code={"trainer": curve}, search={"seed": 6})
 
 
+def test_a_space_that_changed_is_refused_with_what_changed(tmp_path):
+    nas.search(folder=tmp_path / "s", **tables("none", "random", "simulated", trials=2))
+    lines = (tmp_path / "s" / "events.jsonl").read_text()
+    (tmp_path / "s" / "events.jsonl").write_text(lines.replace('"low":1,"high":4', '"low":1,"high":9'))
+    with pytest.raises(nas.ConfigError, match=r"made with: depth: high was 9, is 4\. Restore that version"):
+        nas.resume(tmp_path / "s", code={"trainer": curve}, search={"trials": 3})
+
+
 def test_a_folder_without_a_study_is_named(tmp_path):
     with pytest.raises(nas.StudyError, match="no study here"):
         nas.load(Path(tmp_path))
