@@ -123,7 +123,7 @@ BUDGETS = ("trials", "hours", "device_hours", "target")
 class Fidelity(Section):
     """How much a trial trains, and how trials are compared on the way."""
 
-    rule: Code = key('"none", "asha", "asha-stop", or module:name', '"asha"', "asha")
+    rule: Code = key('"none", "median", "sha", "asha", "asha-stop", "hyperband", or module:name', '"asha"', "asha")
     min: Number = key("a number above 0 (training before the first comparison)", "3", 1, gt=0, allow_inf_nan=False)
     max: Number = key("a number above 0 (the training of a whole trial)", "27", gt=0, allow_inf_nan=False)
     eta: Number = key("a number above 1 (one in eta trials goes on from a rung)", "3", 3, gt=1, allow_inf_nan=False)

@@ -242,8 +242,9 @@ class _RuleSuite:
         for objectives in _CASES:
             rule = self._make(objectives, 1, 27, 3.0)
             _play(self._search(objectives, rule), 3)
-            first, second = rule.promote(), rule.promote()
-            assert first == second, f"promote() gave {first}, then {second}; it changes by what it is told only"
+            for final in (False, True):
+                first, second = rule.promote(final), rule.promote(final)
+                assert first == second, f"promote() gave {first}, then {second}; it changes by what it is told only"
 
     def telling_again_rebuilds_it(self) -> None:
         for objectives in _CASES:
@@ -261,6 +262,15 @@ class _RuleSuite:
             proposed = len(search.study)
             _play(search, seed, trouble=0.0)
             assert len(search.study) > proposed, "after many failures nothing starts any more"
+
+    def the_last_proposal_is_survived(self) -> None:
+        for trials, objectives in enumerate(_CASES * 4, 1):
+            rule = _Watched(self._make(objectives, 1, 27, 3.0))
+            search = Rehearsal(_VARIED, objectives, rule, RandomSearch(_VARIED, objectives), trials=trials)
+            rule.study = search.study
+            _play(search, trials, steps=40 * trials)
+            assert not search.study.active(), f"a search of {trials} trials does not come to rest"
+            assert search.study.launched == trials, f"{search.study.launched} of {trials} trials were launched"
 
     def the_best_by_far_reaches_the_maximum(self) -> None:
         rule = self._make(_ONE, 1, 27, 3.0)
@@ -283,7 +293,7 @@ class _Watched:
     def __init__(self, rule: FidelityRule) -> None:
         self._rule = rule
         self.rungs = rule.rungs
-        self.observe, self.promoted, self.ended = rule.observe, rule.promoted, rule.ended
+        self.proposed, self.observe, self.promoted, self.ended = rule.proposed, rule.observe, rule.promoted, rule.ended
         self.study: Study | None = None
 
     def first(self, proposal: Proposal) -> tuple[int, Fidelity]:
@@ -301,8 +311,8 @@ class _Watched:
             assert isinstance(decision, Verdict), f"on_report() gave {decision!r}"
         return decision
 
-    def promote(self) -> tuple[int, Fidelity] | None:
-        promotion = self._rule.promote()
+    def promote(self, final: bool = False) -> tuple[int, Fidelity] | None:
+        promotion = self._rule.promote(final)
         if promotion is not None and self.study is not None:
             number, until = promotion
             trial = self.study[number]

@@ -31,18 +31,24 @@ _UNBOUNDED = 10**9
 class Rehearsal:
     """``start`` brings a trial on its way; then `report` and `finish`, or `fail`, say what became of its leg.
 
-    `refuse` makes the static stage call the next proposals infeasible.
+    `refuse` makes the static stage call the next proposals infeasible. ``trials`` is the budget.
     """
 
     def __init__(
-        self, space: CandidateSpace, objectives: Objectives, rule: FidelityRule, strategy: Strategy, seed: int = 0
+        self,
+        space: CandidateSpace,
+        objectives: Objectives,
+        rule: FidelityRule,
+        strategy: Strategy,
+        seed: int = 0,
+        trials: int = _UNBOUNDED,
     ) -> None:
         self.state = SearchState(Study(Path("rehearsal")), rule, strategy)
         self.study = self.state.study
         self.records: list[Record] = []
         self._static = _Whim(space.space, _no_signature, False, ())
         keys = KeyMaker(space.space, ())
-        self._source = Source(self.state, self.record, keys, self._static, Budget(_UNBOUNDED), seed)
+        self._source = Source(self.state, self.record, keys, self._static, Budget(trials), seed)
         self.record(
             {
                 "event": "study",

@@ -1,6 +1,7 @@
 """A rung: the trials measured at one fidelity, ranked."""
 
 from collections import deque
+from collections.abc import Mapping
 from heapq import heappop, heappush
 from math import inf
 from typing import Any, TypeAlias
@@ -14,6 +15,15 @@ from trainers import Measurement
 
 _Entry: TypeAlias = tuple[Any, ...]
 _RANKED_ANEW_SHARE = 100
+
+
+def standing(objectives: Objectives, metrics: Mapping[str, float]) -> int:
+    """Constraints broken; one more than all for what is not finite, two more for what lacks an objective."""
+    if objectives.missing(metrics):
+        return len(objectives.constraints) + 2
+    if inf in objectives.costs(metrics):
+        return len(objectives.constraints) + 1
+    return len(objectives.violations(metrics))
 
 
 class Rung:
@@ -33,6 +43,7 @@ class Rung:
         self._heap: list[_Entry] = []
         self._next_size = 1
         self._ranked: list[_Entry] = []
+        self._exact: list[int] | None = None
         self._queue: deque[tuple[int, int]] | None = None
 
     def __len__(self) -> int:
@@ -40,10 +51,12 @@ class Rung:
 
     def add(self, trial: Trial, measurement: Measurement) -> None:
         """Enter a trial, as one that may go on."""
-        standing, costs = self._standing(measurement)
-        entry: _Entry = (standing, *costs, trial.number) if self._single else (standing, costs, trial.number)
+        place = standing(self._objectives, measurement.metrics)
+        costs = () if self._objectives.missing(measurement.metrics) else self._objectives.costs(measurement.metrics)
+        entry: _Entry = (place, *costs, trial.number) if self._single else (place, costs, trial.number)
         self._entries[trial.number] = entry
         self._held[trial.number] = trial
+        self._exact = None
         if self._single:
             self._sorted.add(entry)
             heappush(self._heap, entry)
@@ -69,20 +82,18 @@ class Rung:
         best = min((entry for entry in heap if self._paused(entry[-1])), default=None)
         return int(best[-1]) if best is not None and best <= last else None
 
+    def order(self) -> list[int]:
+        """All trials, the best first, ranked by all measurements so far."""
+        if self._exact is None:
+            sorted_numbers = (int(entry[-1]) for entry in self._sorted)
+            self._exact = [*sorted_numbers] if self._single else self._order(list(self._entries.values()))
+        return self._exact
+
     def rank(self, number: int) -> int:
         """Position of a trial among all of the rung, 0 the best."""
         if self._single:
             return int(self._sorted.index(self._entries[number]))
         return self._order(list(self._entries.values())).index(number)
-
-    def _standing(self, measurement: Measurement) -> tuple[int, tuple[float, ...]]:
-        metrics = measurement.metrics
-        if self._objectives.missing(metrics):
-            return len(self._objectives.constraints) + 2, ()
-        costs = self._objectives.costs(metrics)
-        if inf in costs:
-            return len(self._objectives.constraints) + 1, costs
-        return len(self._objectives.violations(metrics)), costs
 
     def _best_of_several(self, top: int) -> int | None:
         if self._queue is None:

@@ -41,7 +41,9 @@ class SearchState:
             self._tell_followers(trial, waiting)
 
     def _proposed(self, trial: Trial, verdict: str | None) -> None:
-        if verdict == "infeasible":
+        if verdict is None:
+            self.rule.proposed(trial)
+        elif verdict == "infeasible":
             self.strategy.tell(trial, None, trial.outcome)
         elif verdict == "duplicate" and trial.outcome is not None:
             self._tell_followers(self._original(trial), [trial])

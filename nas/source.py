@@ -54,19 +54,29 @@ class Source:
         """The trial that should have a leg now; None where there is none (now, or, with ``over``, any more)."""
         if self.ends():
             return None
-        promotion = self._state.rule.promote()
-        if promotion is not None:
-            number, until = promotion
-            self._record({"event": "promoted", "at": at, "trial": number, "until": until})
-            return self._study[number]
-        while self.exhausted is None and self._budget.proposals_over(self._study) is None:
+        promoted = self._promote(at)
+        if promoted is not None:
+            return promoted
+        while not self._no_more_proposals():
             proposal = self._ask()
             if proposal is None:
-                return None
+                break
             trial = self._propose(at, proposal)
             if trial.state is State.WAITING:
                 return trial
-        return None
+        nothing_runs = not self._study.active()
+        return self._promote(at, final=True) if nothing_runs or self._no_more_proposals() else None
+
+    def _promote(self, at: float, final: bool = False) -> Trial | None:
+        promotion = self._state.rule.promote(final)
+        if promotion is None:
+            return None
+        number, until = promotion
+        self._record({"event": "promoted", "at": at, "trial": number, "until": until})
+        return self._study[number]
+
+    def _no_more_proposals(self) -> bool:
+        return self.exhausted is not None or self._budget.proposals_over(self._study) is not None
 
     def ends(self) -> bool:
         """Whether a budget is spent that ends promotions too; ``over`` then says which."""

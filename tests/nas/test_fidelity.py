@@ -1,6 +1,7 @@
 """Fidelity rules against their papers, on random orders of reports and ends."""
 
 from math import inf, nan
+from statistics import median
 
 import numpy as np
 import pytest
@@ -8,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nas.conformance import run_rule
-from nas.fidelity import AsynchronousHalving, Continue, FullFidelity, StoppingHalving, Verdict, rungs
+from nas.fidelity import (
+    RULES,
+    AsynchronousHalving,
+    Continue,
+    FullFidelity,
+    MedianStopping,
+    StoppingHalving,
+    Verdict,
+    rungs,
+)
 from nas.objective import Direction, Objective, Objectives
 from nas.pareto import preference_order
 from nas.proposal import Proposal
@@ -38,9 +48,9 @@ def rehearsal(rule, objectives=ONE, seed=0):
     return Rehearsal(SPACE, objectives, rule, RandomSearch(SPACE, objectives), seed)
 
 
-@pytest.mark.parametrize("rule", [FullFidelity, AsynchronousHalving, StoppingHalving])
-def test_conformance(rule):
-    assert run_rule(rule) == []
+@pytest.mark.parametrize("name", RULES.builtin)
+def test_conformance(name):
+    assert run_rule(RULES.load(name)) == []
 
 
 # Rungs
@@ -282,6 +292,68 @@ def test_asha_stop_trains_the_best_of_a_sequence_to_the_end():
         assert trial.until == level
         search.advance(trial, {"a": 1.0})
     assert trial.outcome is Outcome.COMPLETED
+
+
+# The median rule
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(*[st.integers(0, 9).map(float)] * 3), min_size=1, max_size=30), st.booleans())
+def test_median_stops_what_is_worse_than_the_median_of_the_means_of_the_others(curves, at_once):
+    """Golovin et al. 2017, section 3.2.2, computed from all measurements at every report."""
+    rule = MedianStopping(ONE, 1, 9, 3)
+    search = rehearsal(rule)
+    seen = []  # the curves of the trials before, as far as these went
+    for curve in curves:
+        trial, mine = search.start(), []
+        for at, level in enumerate(rule.rungs[:-1]):
+            assert trial.until == level
+            mine.append(curve[at])
+            search.report(trial, {"a": curve[at]})
+            means = [sum(other[: at + 1]) / (at + 1) for other in seen if len(other) > at]
+            stops = len(means) >= 5 and max(mine) < median(means)
+            decision = search.finish(trial)
+            assert decision == (Verdict.STOP if stops else Continue(rule.rungs[at + 1]))
+            if stops:
+                break
+            search.launch(trial)
+        seen.append(mine)
+        if trial.state is State.RUNNING:
+            search.advance(trial, {"a": curve[2]})
+            assert trial.outcome is Outcome.COMPLETED
+        assert rule.promote() is None
+
+
+def test_median_lets_the_first_five_go_on_whatever_they_are():
+    search = rehearsal(MedianStopping(ONE, 1, 9, 3))
+    decisions = []
+    for value in (5.0, 4.0, 3.0, 2.0, 1.0, 0.0):
+        trial = search.start()
+        search.report(trial, {"a": value})
+        decisions.append(search.finish(trial))
+    assert decisions == [Continue(3)] * 5 + [Verdict.STOP]
+
+
+def test_median_puts_constraints_first():
+    search = rehearsal(MedianStopping(BOUND, 1, 9, 3), BOUND)
+    for value in range(6):
+        search.advance(search.start(), {"a": float(value), "m": 0.0, "n": 0.0})
+    broken, kept = search.start(), search.start()
+    search.advance(broken, {"a": 99.0, "m": 9.0, "n": 0.0})
+    search.advance(kept, {"a": 5.0, "m": 0.0, "n": 0.0})
+    assert broken.outcome is Outcome.STOPPED
+    assert kept.until == 3
+
+
+def test_median_of_several_objectives_stops_by_dominance():
+    search = rehearsal(MedianStopping(TWO, 1, 9, 3), TWO)
+    for value in range(8):  # two fronts: eight on the first and the second
+        search.advance(search.start(), {"a": value - value % 2, "b": float(value)})
+    small, behind = search.start(), search.start()
+    search.advance(small, {"a": -5.0, "b": -5.0})  # the worst accuracy of all, and the smallest
+    search.advance(behind, {"a": -6.0, "b": 20.0})
+    assert small.until == 3
+    assert behind.outcome is Outcome.STOPPED
 
 
 def test_rule_none_trains_everything_to_the_maximum():

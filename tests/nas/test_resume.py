@@ -62,7 +62,17 @@ def comparable(records, times=True):
 
 
 @pytest.mark.parametrize("executor", ["simulated", "inline"])
-@pytest.mark.parametrize(("rule", "strategy"), [("asha", "evolution"), ("asha-stop", "random"), ("none", "evolution")])
+@pytest.mark.parametrize(
+    ("rule", "strategy"),
+    [
+        ("asha", "evolution"),
+        ("asha-stop", "random"),
+        ("none", "evolution"),
+        ("median", "evolution"),
+        ("sha", "random"),
+        ("hyperband", "evolution"),
+    ],
+)
 def test_killed_after_every_event(tmp_path, rule, strategy, executor):
     whole = tmp_path / "whole"
     trainer = curve if executor == "simulated" else untimed
