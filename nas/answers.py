@@ -11,6 +11,7 @@ from nas.errors import StorageError
 from trainers import numbers_to_json
 
 if TYPE_CHECKING:
+    from nas.refusals import Refusal
     from nas.retrain import RetrainResult
     from nas.study import Study
     from nas.trial import Trial
@@ -49,6 +50,8 @@ def chosen_answer(study: "Study", trial: "Trial | None") -> Answer | None:
 
 def study_answer(study: "Study") -> Answer:
     """A study in numbers, its best trial and its front: the content of summary.json."""
+    from nas.refusals import refusals
+
     return {
         "form": FORM,
         "reason": study.closed,
@@ -60,10 +63,17 @@ def study_answer(study: "Study") -> Answer:
         "launched": study.launched,
         "trials": study.counts(),
         "rejected": study.rejected,
+        "refused": [refusal_answer(refusal) for refusal in refusals(study)],
         "duplicates": study.duplicates,
         "best": chosen_answer(study, study.best()),
         "front": [chosen_answer(study, trial) for trial in study.front()],
     }
+
+
+def refusal_answer(refusal: "Refusal") -> Answer:
+    """Who refused how many candidates before a device was used."""
+    nearest = None if refusal.nearest is None else numbers_to_json({"nearest": refusal.nearest})["nearest"]
+    return {"by": refusal.by, "count": refusal.count, "nearest": nearest, "reason": refusal.reason or None}
 
 
 def status_answer(study: "Study", owner: Mapping[str, Any] | None) -> Answer:

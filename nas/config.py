@@ -56,6 +56,8 @@ class SearchConfig(sections.Section):
         plain = self.model_dump()
         for kind in ("space", "task", "trainer", "strategy"):
             plain["search"][kind] = Reference(getattr(self.search, kind)).name
+        if self.search.static_metrics is not None:
+            plain["search"]["static_metrics"] = [Reference(code).name for code in self.search.static_metrics]
         plain["fidelity"]["rule"] = Reference(self.fidelity.rule).name
         plain["objectives"] = {name: direction.value for name, direction in self.objectives.items()}
         return plain

@@ -14,6 +14,7 @@ from nas.config import SearchConfig
 from nas.config_errors import shown, unknown
 from nas.errors import ConfigError
 from nas.fidelity import RULES, rungs
+from nas.static_stage import STATIC_METRICS
 from nas.strategies import STRATEGIES
 from search_spaces import (
     SPACES,
@@ -44,6 +45,8 @@ def check(config: SearchConfig) -> None:
     )
     for key, code, registry in names:
         _check_name(key, code, registry)
+    for code in search.static_metrics or ():
+        _check_name("search.static_metrics", code, STATIC_METRICS)
     domain = _hyperparameters(config)
     if search.trainer == SUPERVISED:
         _check_supervised(config)
@@ -52,12 +55,10 @@ def check(config: SearchConfig) -> None:
     _check_strategy(config, CandidateSpace(space, domain))
     _check_task(config, space)
     if _own(search.trainer):
-        found = _loaded("search.trainer", search.trainer, TRAINERS)
-        if not callable(found):
-            raise ConfigError(
-                f"search.trainer = {shown(search.trainer)}: this is a {type(found).__name__}; "
-                "a trainer is a function train(candidate, context)"
-            )
+        _check_function("search.trainer", search.trainer, TRAINERS, "a trainer is a function train(candidate, context)")
+    for code in search.static_metrics or ():
+        form = "a static metric is a function measure(candidate, network, signature)"
+        _check_function("search.static_metrics", code, STATIC_METRICS, form)
 
 
 def _check_arguments(table: str, code: Any, given: Mapping[str, Any], ours: int = 0) -> None:
@@ -81,6 +82,12 @@ def _check_arguments(table: str, code: Any, given: Mapping[str, Any], ours: int 
     ]
     if missing:
         raise ConfigError(f"{table}.{missing[0]} is missing: {code.__name__} has no default for it")
+
+
+def _check_function(key: str, code: Any, registry: Registry, form: str) -> None:
+    found = _loaded(key, code, registry)
+    if not callable(found):
+        raise ConfigError(f"{key} = {shown(Reference(code).name)}: this is a {type(found).__name__}; {form}")
 
 
 def _loaded(key: str, code: Any, registry: Registry) -> Any:

@@ -103,6 +103,9 @@ class Search(Section):
         "a number (a value of the first objective that is good enough)", "0.99", None, allow_inf_nan=False
     )
     seed: int = key("a whole number from 0 to 2^63 - 1", "0", 0, ge=0, lt=2**63)
+    static_metrics: list[Code] | None = key(
+        "static metrics, each as a name or module:name", '["my_search:flops"]', None, min_length=1
+    )
     merge: Literal["canonical", "exact"] | None = key(
         '"canonical" (isomorphic architectures are one) or "exact"', '"canonical"', None
     )

@@ -41,7 +41,6 @@ from trainers import Failure, FailureKind, Measurement, Plan, numbers_to_json
 
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 0.4
-_FIRST_ERRORS = 3
 
 Watch = Callable[[Study, Mapping[int, Measurement]], None]
 
@@ -276,15 +275,14 @@ class Controller:
             rests = failure.kind in (FailureKind.CANCELLED, FailureKind.STORAGE) and not moved  # until a resume
             return None if rests else self._leg(trial, promoted=True)
         self._record({**record, "then": "ended", "outcome": end_of(failure).value})
-        self._check_same_errors(trial)
+        self._check_same_errors()
         return None
 
-    def _check_same_errors(self, trial: Trial) -> None:
-        same = self._study.same_errors
-        limit = self._settings.max_same_errors
-        if same >= (min(_FIRST_ERRORS, limit) if self._study.same_errors_only else limit) and self._over is None:
+    def _check_same_errors(self) -> None:
+        error = self._study.same_error(self._settings.max_same_errors)
+        if error is not None and self._over is None:
             self._same_errors = True
-            error = trial.failures[-1]
+            same = self._study.same_errors
             self._over = f"same error in {same} trials in a row: {error.error}: {error.message}"
             self._ending = True
             self._obey(self._scheduler.handle(Ended(self._executor.now(), Halting.STOP)))
@@ -313,6 +311,8 @@ class Controller:
         while self._wanted > 0 and self._over is None and self._storage is None and not self._interrupted():
             trial = self._source.next(self._executor.now())
             self._over = self._source.over
+            if self._source.failing:
+                self._check_same_errors()
             if trial is None:
                 return
             self._submit(self._executor.now(), self._leg(trial, promoted=trial.leg > 0))

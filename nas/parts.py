@@ -24,7 +24,7 @@ from nas.source import Source, recorder
 from nas.static_stage import STATIC_METRICS, StaticStage
 from nas.strategies import STRATEGIES
 from nas.study import Study
-from search_spaces import CandidateSpace, Registry, SearchSpace, hyperparameter_domain
+from search_spaces import CandidateSpace, Reference, Registry, SearchSpace, hyperparameter_domain
 from search_spaces.diff import space_changes
 from trainers import TRAINERS, Plan, Recipe, builds_networks
 from trainers.materials import Materials
@@ -136,8 +136,12 @@ class Parts:
     def static(self) -> StaticStage:
         """The static stage."""
         named = {*self.config.objectives, *self.config.constraints}
-        needed = bool(named & STATIC_METRICS) or builds_networks(_factory(TRAINERS, self.config.search.trainer))
-        return StaticStage(self.space, lambda: self.materials.task.signature, needed, self.config.bounds)
+        if builds_networks(_factory(TRAINERS, self.config.search.trainer)):
+            named.add("parameters")
+        code = dict.fromkeys([name for name in STATIC_METRICS.builtin if name in named])
+        code |= dict.fromkeys(self.config.search.static_metrics or ())
+        functions = [(Reference(one).name, _factory(STATIC_METRICS, one)) for one in code]
+        return StaticStage(self.space, lambda: self.materials.task.signature, functions, self.config.bounds)
 
     def executor(self, origin: float, interrupted: Callable[[], int]) -> Executor:
         """Start the executor; the static stage gets ready meanwhile, as starting Ray is mostly waiting."""
@@ -161,7 +165,7 @@ class Parts:
             scheduler=scheduler,
             executor=executor,
             log=log,
-            source=Source(state, recorder(log, state), keys, self.static, budget, search.seed),
+            source=Source(state, recorder(log, state), keys, self.static, budget, search.seed, search.max_same_errors),
             settings=Settings(search.seed, self.plan, self.config.trial.timeout, search.max_same_errors),
             interrupted=interrupted,
             retention=Retention(self.folder, self.config.study.keep_gib * _GIB),

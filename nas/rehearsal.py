@@ -46,7 +46,7 @@ class Rehearsal:
         self.state = SearchState(Study(Path("rehearsal")), rule, strategy)
         self.study = self.state.study
         self.records: list[Record] = []
-        self._static = _Whim(space.space, _no_signature, False, ())
+        self._static = _Whim(space.space, _no_signature, (), ())
         keys = KeyMaker(space.space, ())
         self._source = Source(self.state, self.record, keys, self._static, Budget(trials), seed)
         self.record(

@@ -43,7 +43,7 @@ class SearchState:
     def _proposed(self, trial: Trial, verdict: str | None) -> None:
         if verdict is None:
             self.rule.proposed(trial)
-        elif verdict == "infeasible":
+        elif verdict in ("infeasible", "error"):
             self.strategy.tell(trial, None, trial.outcome)
         elif verdict == "duplicate" and trial.outcome is not None:
             self._tell_followers(self._original(trial), [trial])

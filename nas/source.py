@@ -7,11 +7,12 @@ from nas.budget import Budget
 from nas.event_log import EventLog, Record
 from nas.keys import KeyMaker
 from nas.proposal import EXHAUSTED, Proposal
+from nas.refusals import barren
 from nas.search_state import SearchState
 from nas.static_stage import StaticStage
 from nas.streams import Streams
 from nas.study import answers
-from nas.trial import State, Trial
+from nas.trial import Outcome, State, Trial
 from trainers import numbers_to_json
 
 Recorder: TypeAlias = Callable[[Record], None]
@@ -34,11 +35,19 @@ class Source:
 
     A proposal whose key the record answers, or whose trial is under way, is a duplicate; one that the static stage
     refuses is infeasible. Both are recorded and the strategy is asked again. ``over`` says why nothing comes any more,
-    ``exhausted`` why only promotions do.
+    ``exhausted`` why only promotions do, ``failing`` that a user's static metric fails again and again
+    (`Study.same_error`).
     """
 
     def __init__(
-        self, state: SearchState, record: Recorder, keys: KeyMaker, static: StaticStage, budget: Budget, seed: int
+        self,
+        state: SearchState,
+        record: Recorder,
+        keys: KeyMaker,
+        static: StaticStage,
+        budget: Budget,
+        seed: int,
+        max_same_errors: int = 20,
     ) -> None:
         self._state = state
         self._study = state.study
@@ -47,6 +56,8 @@ class Source:
         self._static = static
         self._budget = budget
         self._streams = Streams(seed)
+        self._max_same_errors = max_same_errors
+        self.failing = False
         self.over: str | None = None
         self.exhausted: str | None = None
 
@@ -64,6 +75,9 @@ class Source:
             trial = self._propose(at, proposal)
             if trial.state is State.WAITING:
                 return trial
+            self.failing = trial.outcome is Outcome.ERROR and self._study.same_error(self._max_same_errors) is not None
+            if self.failing:
+                return None
         nothing_runs = not self._study.active()
         return self._promote(at, final=True) if nothing_runs or self._no_more_proposals() else None
 
@@ -89,7 +103,7 @@ class Source:
 
     def _ask(self) -> Proposal | None:
         if self._study.barren >= _BARREN:
-            self.exhausted = f"exhausted: {_BARREN:,} proposals in a row were duplicates or infeasible"
+            self.exhausted = f"exhausted: {barren(self._study, _BARREN)}"
             return None
         answer = self._state.strategy.ask(self._study.pending(), self._streams.at(len(self._study)))
         if answer is EXHAUSTED:
@@ -106,7 +120,9 @@ class Source:
         verdict = self._static.judge(proposal.candidate)
         if verdict.metrics:
             record["static"] = numbers_to_json(verdict.metrics)
-        if verdict.reason:
+        if verdict.failure is not None:
+            record |= {"verdict": "error", "reason": verdict.failure.message, "failure": verdict.failure.to_json()}
+        elif verdict.reason:
             record |= {"verdict": "infeasible", "reason": verdict.reason}
         self._record(record)
         return self._study[number]

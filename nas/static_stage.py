@@ -1,59 +1,131 @@
 """The static stage: what can be said of a candidate before any device is used."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
+from numbers import Real
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from search_spaces import Bound, Candidate, Infeasible, MetaBuildError, SearchSpace, Signature, broken, static_metrics
+from search_spaces import (
+    Bound,
+    Candidate,
+    Infeasible,
+    MetaBuildError,
+    Registry,
+    SearchSpace,
+    Signature,
+    broken,
+    count_parameters,
+    meta_network,
+)
+from trainers import Failure
 
-STATIC_METRICS = frozenset({"parameters"})
-"""Metrics that `search_spaces.static_metrics` can give."""
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+StaticMetric: TypeAlias = "Callable[[Candidate, Module | None, Signature], Mapping[str, float]]"
+"""Metrics by name from a candidate, its network on torch's meta device and the task's signature.
+
+The network is None where it cannot be built without data. `Infeasible` refuses the candidate, its text is the reason.
+"""
+
+
+def parameters(candidate: Candidate, network: "Module | None", signature: Signature) -> dict[str, float]:
+    """Number of parameters; nothing where there is no network, for the trial then counts its own."""
+    return {} if network is None else {"parameters": count_parameters(network)}
+
+
+STATIC_METRICS = Registry(
+    kind="static metric",
+    group="nas.static_metrics",
+    builtin={"parameters": "nas.static_stage:parameters"},
+)
+"""Built-in ones go by the name of their metric, and are counted where an objective or a constraint has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticVerdict:
-    """Static metrics of a candidate, and why it is infeasible ("" if it is not)."""
+    """Static metrics of a candidate, why it is infeasible ("" if it is not), and how a user's metric failed."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
+    failure: Failure | None = None
 
 
 class StaticStage:
-    """Builds and counts candidates on the meta device, and judges constraints.
+    """Builds candidates on the meta device, measures them there by named ``functions``, and judges constraints.
 
-    With ``needed`` false nothing is done: the trainer builds no network, and no objective or constraint counts one.
-    ``signature`` is called at the first candidate, since making a task may load its data. Where the meta build fails,
-    nothing is said here: the trial counts its own network and judges the bounds before it trains.
+    Without functions nothing is done. ``signature`` is called at the first candidate, since making a task may load its
+    data. Where the meta build fails, the trial counts its own network and judges the bounds before it trains.
     """
 
     def __init__(
         self,
         space: SearchSpace,
         signature: Callable[[], Signature],
-        needed: bool,
+        functions: Sequence[tuple[str, StaticMetric]],
         bounds: tuple[Bound, ...],
     ) -> None:
         self._space = space
         self._signature = signature
         self._bounds = bounds
-        self._needed = needed
+        self._functions = functions
 
     def prepare(self) -> None:
         """Load what judging takes, once; what fails here fails again, and is told, at the first candidate."""
-        if self._needed:
+        if self._functions:
             with suppress(Exception):
                 import_module("torch")
                 self._signature()
 
     def judge(self, candidate: Candidate) -> StaticVerdict:
         """Metrics and verdict of ``candidate``."""
-        if not self._needed:
+        if not self._functions:
             return StaticVerdict()
+        signature = self._signature()
         try:
-            metrics = static_metrics(self._space, candidate.architecture, self._signature())
+            network = meta_network(self._space, candidate.architecture, signature)
         except Infeasible as infeasible:
             return StaticVerdict(reason=str(infeasible) or "the space calls it infeasible")
         except MetaBuildError:
-            return StaticVerdict()
+            network = None
+        return self._measure(candidate, network, signature)
+
+    def _measure(self, candidate: Candidate, network: "Module | None", signature: Signature) -> StaticVerdict:
+        metrics: dict[str, float] = {}
+        for name, function in self._functions:
+            try:
+                given = _numbers(function(candidate, network, signature))
+                twice = given.keys() & metrics.keys()
+                if twice:
+                    raise ValueError(f"the metric {min(twice)!r} is given by another static metric too; rename one")
+                metrics |= given
+            except Infeasible as infeasible:
+                return StaticVerdict(reason=str(infeasible) or f"{name} calls it infeasible")
+            except (Exception, SystemExit) as error:
+                return StaticVerdict(metrics, failure=_told(name, error))
         return StaticVerdict(metrics, "; ".join(broken(self._bounds, metrics)))
+
+
+def _numbers(given: Any) -> dict[str, float]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"it returned {given!r}; give metrics by name, as {{'flops': 1e6}}")
+    return {metric: _number(metric, value) for metric, value in given.items()}
+
+
+def _number(metric: Any, value: Any) -> float:
+    """A Python number (of numpy and torch scalars too); true is 1."""
+    if not isinstance(metric, str):
+        raise ValueError(f"the name of a metric is text, not {metric!r}")
+    number = value.item() if hasattr(value, "item") else value
+    if isinstance(number, int) and -(2**63) <= number < 2**63:
+        return int(number)
+    if not isinstance(number, Real):
+        raise ValueError(f"the metric {metric!r} = {value!r} is no number")
+    return float(number)
+
+
+def _told(name: str, error: BaseException) -> Failure:
+    failure = Failure.of(error, "static")
+    return replace(failure, message=f"static metric {name} failed at {failure.frame}: {failure.message}")

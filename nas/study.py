@@ -21,6 +21,7 @@ from search_spaces.values import from_json
 from trainers import Failure, FailureKind, Fidelity, Measurement, numbers_from_json
 
 SCHEMA = 1
+_FIRST_ERRORS = 3
 
 
 class Study:
@@ -44,7 +45,7 @@ class Study:
         self.same_errors = 0
         self.leading_cost = inf
         self.any_measured = False
-        self._last_error = ("", "")
+        self._last_failure: Failure | None = None
         self._judged = 0
         self._highest: Fidelity = 0
         self._legs_launched = 0
@@ -102,10 +103,11 @@ class Study:
         """Duplicates that wait for the first answer of ``trial``."""
         return self._followers.get(trial.number, [])
 
-    @property
-    def same_errors_only(self) -> bool:
-        """Whether nothing but the same error has come of this study so far."""
-        return self.same_errors == self._judged
+    def same_error(self, limit: int) -> Failure | None:
+        """The error that came ``limit`` times in a row, or the first 3 times where nothing else has come yet."""
+        if self.same_errors == self._judged:
+            limit = min(_FIRST_ERRORS, limit)
+        return self._last_failure if self.same_errors >= limit else None
 
     def allocated_seconds(self) -> float:
         """Device-seconds allocated so far, those of running legs up to the last event included."""
@@ -229,10 +231,14 @@ class Study:
         if verdict == "duplicate":
             self.duplicates += 1
             self._follow(trial, self._trials[record["of"]])
-        else:
-            self.rejected += 1
-            trial.outcome = Outcome.INFEASIBLE
-            self._by_key.setdefault(trial.key, trial)
+            return
+        self.rejected += 1
+        self._by_key.setdefault(trial.key, trial)
+        trial.outcome = Outcome.INFEASIBLE
+        if verdict == "error":
+            trial.outcome = Outcome.ERROR
+            trial.failures.append(Failure.from_json(record["failure"]))
+            self._count_error(trial.failures[-1])
 
     def _follow(self, trial: Trial, original: Trial) -> None:
         trial.duplicate_of = original.number
@@ -316,10 +322,11 @@ class Study:
 
     def _count_error(self, failure: Failure) -> None:
         """Count failures in a row that have one exception type and innermost frame."""
-        error = (failure.error, failure.frame)
-        same = failure.kind is FailureKind.ERROR and error == self._last_error
-        self.same_errors = self.same_errors + 1 if same else int(failure.kind is FailureKind.ERROR)
-        self._last_error, self._judged = error, self._judged + 1
+        last, self._last_failure = self._last_failure, failure
+        same = last is not None and (failure.error, failure.frame) == (last.error, last.frame)
+        error = failure.kind is FailureKind.ERROR
+        self.same_errors = self.same_errors + 1 if error and same else int(error)
+        self._judged += 1
 
     def _on_promoted(self, record: Record) -> None:
         trial = self._trials[record["trial"]]

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nas.display import budgets_of, counted, duration, number, reach, time_left
+from nas.refusals import refusals
 from nas.study import Study
 from nas.trial import Outcome, Trial
 from search_spaces import Candidate, Value, Values
@@ -24,6 +25,8 @@ def ending(console: Console, study: Study, reason: str, exit_code: int, folder: 
     console.print()
     console.print(*front(study), sep="\n")
     console.print(headline(study), soft_wrap=True)
+    for line in refused(study):
+        console.print(line, soft_wrap=True)
     console.print(Text(f"ended: {reason}"), style="default" if exit_code == 0 else "red", soft_wrap=True)
     console.print()
     lines(console, [("study", str(folder)), ("report", str(folder / "report.html"))])
@@ -104,16 +107,21 @@ def status(console: Console, study: Study, writer: str | None) -> None:
             console.print(Text(f"  trial {trial.number} runs to {reach(study, trial.until)} under {trial.plan}"))
     else:
         console.print(Text(f"not ended, and nobody writes it; go on with: nas resume {study.folder}"), soft_wrap=True)
-    for line in failures(study):
+    for line in [*refused(study), *failures(study)]:
         console.print(line, soft_wrap=True)
     console.print(*front(study), sep="\n")
+
+
+def refused(study: Study) -> list[Text]:
+    """One line for each constraint, and for the space, that refused candidates before they ran."""
+    return [Text(f"  {refusal}", style="dim") for refusal in refusals(study)]
 
 
 def failures(study: Study) -> list[Text]:
     """One line for each outcome that is a failure: how many trials, and the last message."""
     found: dict[Outcome, list[Trial]] = {}
     for trial in study.trials():
-        if trial.outcome and (trial.outcome.failed or trial.outcome.infeasible) and trial.launches:
+        if trial.outcome and (trial.outcome.failed or trial.outcome.infeasible) and (trial.launches or trial.failures):
             found.setdefault(trial.outcome, []).append(trial)
     return [_failure(outcome, trials) for outcome, trials in found.items()]
 

@@ -12,7 +12,7 @@ from search_spaces.hyperparameters import hyperparameter_domain
 from search_spaces.registry import Reference, Registry, UnknownPluginError, load_object
 from search_spaces.signature import Signature, TensorType
 from search_spaces.space import SearchSpace
-from search_spaces.statics import MetaBuildError, static_metrics
+from search_spaces.statics import MetaBuildError, count_parameters, meta_network, static_metrics
 from search_spaces.values import Architecture, Value, Values
 
 SPACES = Registry(
@@ -50,7 +50,9 @@ __all__ = [
     "Values",
     "When",
     "broken",
+    "count_parameters",
     "hyperparameter_domain",
     "load_object",
+    "meta_network",
     "static_metrics",
 ]

@@ -10,6 +10,7 @@ import orjson
 
 from nas.config_toml import to_toml
 from nas.display import counted, duration, number, reach
+from nas.refusals import refusals
 from nas.report.content import config, content
 from nas.report.history import Point
 from nas.study import Study
@@ -30,6 +31,7 @@ def page(study: Study, points: Sequence[Point]) -> str:
         _plots(several),
         _section("Pareto front" if several else "The best", _front(study)),
         _section("All trials", _trials(study)),
+        _section("What was refused", _refusals(study)),
         _section("What failed", _failures(study)),
         _section("Configuration", _configuration(study)),
     ]
@@ -159,10 +161,24 @@ aria-label="Filter trials"><span class="choice" id="outcomes"></span><span class
 <button type="button" id="more" hidden>Show more</button>"""
 
 
+def _refusals(study: Study) -> str:
+    """Who refused candidates before a device was used, how many, and the value nearest to the limit."""
+    rows = "\n".join(
+        f'<tr><td>{escape(refusal.by)}</td><td class="number">{refusal.count:,}</td>'
+        f'<td class="number">{"" if refusal.nearest is None else number(refusal.nearest)}</td>'
+        f"<td>{escape(refusal.reason)}</td></tr>"
+        for refusal in refusals(study)
+    )
+    head = '<th>by</th><th class="number">candidates</th><th class="number">nearest value seen</th><th>last reason</th>'
+    table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
+    return f'<div class="scroll">{table}</div>' if rows else ""
+
+
 def _failures(study: Study) -> str:
     groups: dict[Outcome, dict[str, list[Trial]]] = {}
     for trial in study.trials():
-        if trial.outcome and (trial.outcome.failed or trial.outcome.infeasible) and trial.duplicate_of is None:
+        came = trial.launches or trial.failures
+        if trial.outcome and (trial.outcome.failed or trial.outcome.infeasible) and came:
             message = trial.reason.strip() or "no reason given"
             groups.setdefault(trial.outcome, {}).setdefault(message, []).append(trial)
     return "\n".join(_failure_group(outcome, groups[outcome]) for outcome in groups)
