@@ -165,12 +165,29 @@ def retrained(console: Console, result: "RetrainResult") -> None:
 def spaces(console: Console, found: Sequence[dict[str, Any]]) -> None:
     """Print the installed search spaces."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name, justify in (("space", "left"), ("architectures", "right"), ("source", "left"), ("description", "left")):
-        table.add_column(name, justify=justify, no_wrap=name != "description")  # type: ignore[arg-type]
+    columns = ("space", "architectures", "decisions", "origin", "description")
+    for name in columns:
+        justify: Any = "right" if name in ("architectures", "decisions") else "left"
+        table.add_column(name, justify=justify, no_wrap=name != "description")
     for space in found:
         if "error" in space:
-            table.add_row(space["name"], "-", space["source"], Text(space["error"], style="red"))
+            table.add_row(space["name"], "-", "-", space["origin"], Text(space["error"], style="red"))
         else:
-            size = "more than 2^63" if space["size"] is None else f"{space['size']:,}"
-            table.add_row(space["name"], size, space["source"], Text(space["description"]))
+            table.add_row(
+                space["name"], _size(space), str(space["values"]), space["origin"], Text(space["description"])
+            )
     console.print(table)
+
+
+def _size(space: dict[str, Any]) -> str:
+    """The number of architectures: exact below 10^12, then rounded; with real numbers those beside it."""
+    whole, magnitude = space["size"], space["log10_size"]
+    if space["floats"]:
+        finite = f"{round(10**magnitude):,}" if magnitude < 3 else _rounded_power(magnitude)
+        return f"{finite} x {counted(space['floats'], 'float')}"
+    return f"{whole:,}" if whole is not None and magnitude < 12 else _rounded_power(magnitude)
+
+
+def _rounded_power(magnitude: float) -> str:
+    exponent = int(magnitude)
+    return f"about {10 ** (magnitude - exponent):.1f}e{exponent}"

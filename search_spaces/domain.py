@@ -124,6 +124,10 @@ class Domain:
         """Number of assignments: exact, or infinity where a float with a range can be active."""
         return inf if self._plan.floats else self._plan.count
 
+    def finite_size(self) -> int:
+        """Number of assignments, exact, with every float with a range counted as one option."""
+        return self._plan.count
+
     def assignments(self) -> Iterator[Values]:
         """All assignments, each once, in the order of the options; ValueError where they are infinitely many."""
         if self._plan.floats:

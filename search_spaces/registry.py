@@ -30,8 +30,15 @@ class Registry:
     @cached_property
     def installed(self) -> dict[str, EntryPoint]:
         """Entry points of other packages, by name. A built-in name cannot be replaced."""
-        found = {point.name: point for point in entry_points(group=self.group)}
-        return {name: point for name, point in found.items() if name not in self.builtin}
+        return {name: point for name, point in self._points().items() if name not in self.builtin}
+
+    @cached_property
+    def hidden(self) -> dict[str, EntryPoint]:
+        """Entry points of other packages that have a built-in name, and are not used."""
+        return {name: point for name, point in self._points().items() if name in self.builtin}
+
+    def _points(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=self.group)}
 
     def names(self) -> list[str]:
         """All known names, sorted."""
@@ -49,7 +56,7 @@ class Registry:
         if name in self.installed:
             try:
                 return self.installed[name].load()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 point = self.installed[name]
                 raise UnknownPluginError(
                     f"{self.kind} {name!r}: the plug-in {point.value} does not import "
@@ -72,7 +79,7 @@ def load_object(path: str, kind: str) -> Any:
         sys.path.append(".")
     try:
         found: Any = import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UnknownPluginError(
             f"{kind} {path!r}: module {module!r} does not import ({type(error).__name__}: {error}); "
             "run in its directory, or install it"

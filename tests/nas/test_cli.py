@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import orjson
 import pytest
@@ -14,7 +15,7 @@ from nas.controller import Ending
 from nas.errors import CapacityError, StorageError
 from nas.exporting import Exported
 from nas.retrain import RetrainResult
-from search_spaces import SPACES
+from search_spaces import SPACES, Choice, Float, Registry, Repeat, SearchSpace
 from tests.nas import recorded
 
 ROOT = Path(__file__).parents[2]
@@ -92,9 +93,52 @@ def test_spaces_are_listed_with_their_size(nas, tmp_path):
     answer = orjson.loads((tmp_path / "answer.json").read_bytes())
     assert set(answer) == {"form", "spaces"}
     for space in answer["spaces"]:
-        assert set(space) == {"name", "source", "description", "decisions", "size"}
+        assert set(space) == _SPACE_KEYS
+        assert space["origin"] == "built in"
         assert space["name"] in out
     assert [space["name"] for space in answer["spaces"]] == SPACES.names()
+
+
+_SPACE_KEYS = {"name", "source", "origin", "description", "decisions", "values", "floats", "size", "log10_size"}
+
+
+def test_listed_spaces_have_the_golden_form(nas, tmp_path, monkeypatch):
+    points = {
+        "broken": _Broken(),
+        "huge": _Point(_Huge),
+        "rates": _Point(_Rates),
+        "number": _Point(3),
+        "exits": _Exits(),
+    }
+    registry = Registry("space", "no.such.group", {"mlp": "search_spaces.mlp:MLP"})
+    registry.__dict__.update(installed=points, hidden={"mlp": _Point(_Huge, "mlp")})
+    monkeypatch.setattr(listing, "SPACES", registry)
+    code, out, _ = nas("spaces", "--json", tmp_path / "answer.json")
+    assert code == 0
+    golden("spaces", orjson.loads((tmp_path / "answer.json").read_bytes()))
+    for said in ("about 1.0e40", "3 x 2 floats", "their-spaces 1.2", "no such thing", "built in", "rename the entry"):
+        assert said in " ".join(out.split())
+
+
+class _Huge(SearchSpace):
+    """Forty digits."""
+
+    decisions = {f"digit{at}": Choice(*range(10)) for at in range(40)}
+
+
+class _Rates(SearchSpace):
+    """Two real numbers."""
+
+    decisions = {"width": Choice(1, 2, 3), "rate": Repeat(2, {"value": Float(0.1, 1.0)})}
+
+
+class _Point:
+    def __init__(self, found, name="") -> None:
+        self.found, self.name, self.value = found, name, "their_spaces:Space"
+        self.dist = SimpleNamespace(name="their-spaces", version="1.2")
+
+    def load(self):
+        return self.found
 
 
 def test_a_broken_plug_in_is_named_and_disturbs_no_other(nas, monkeypatch):
@@ -103,6 +147,13 @@ def test_a_broken_plug_in_is_named_and_disturbs_no_other(nas, monkeypatch):
     assert "no such thing" in found["broken"]["error"]
     assert found["mlp"]["size"] > 1
     assert nas("spaces")[0] == 0
+
+
+class _Exits:
+    value = "script:Space"
+
+    def load(self):
+        raise SystemExit("I am a script")
 
 
 class _Broken:
