@@ -142,6 +142,10 @@ class _StrategySuite:
         self._make = make
 
     def proposals_are_valid(self) -> None:
+        """Proposals are candidates of the space with an operator, their parents earlier trials.
+
+        Make candidates by sample, mutate and crossover of the space; give trial.number as parents.
+        """
         for objectives in _CASES:
             for trial in _play(self._search(objectives), 1).study.trials():
                 proposal = trial.proposal
@@ -153,6 +157,10 @@ class _StrategySuite:
                 assert source is None or 0 <= source[0] < trial.number, f"{trial} starts from {source}: no such trial"
 
     def proposals_follow_the_generator_alone(self) -> None:
+        """Equal results and generators give equal proposals; another seed gives others.
+
+        Draw from rng alone, not from random or numpy.random.
+        """
         before = random.getstate()
         first, second = (_play(self._search(_TWO), 2) for _ in range(2))
         assert first.records == second.records, "two searches of one seed and equal results propose differently"
@@ -161,6 +169,10 @@ class _StrategySuite:
         assert other.records != first.records, "it proposes the same whatever the seed; draw from rng"
 
     def asking_changes_nothing(self) -> None:
+        """Asking twice gives the same answer: only what is told changes the state.
+
+        Keep no state in the answering method; change it where you are told, in log order.
+        """
         search = _play(self._search(_ONE), 3)
         strategy, pending = search.state.strategy, search.study.pending()
         asked = [strategy.ask(pending, np.random.default_rng(0)) for _ in range(2)]
@@ -170,6 +182,10 @@ class _StrategySuite:
         )
 
     def telling_again_rebuilds_it(self) -> None:
+        """What is told again after a kill rebuilds the state that there was.
+
+        Make the state a fold over what is told; what must be remembered of a proposal goes into its notes.
+        """
         for objectives in _CASES:
             live, again = _play(self._search(objectives), 4), self._search(objectives)
             again.replay(live.records)
@@ -178,6 +194,10 @@ class _StrategySuite:
             assert again.records == live.records, "a strategy told everything again goes on differently"
 
     def trouble_is_survived(self) -> None:
+        """Failures, NaN, missing metrics and infeasible candidates do not stop it.
+
+        Allow for measurement None, metrics that lack a name, and values that are not finite.
+        """
         for seed, objectives in enumerate(_CASES):
             search = _play(self._search(objectives), seed, trouble=1.0)
             assert not _waits(search), "it waits though nothing is pending: the search would end here"
@@ -186,6 +206,10 @@ class _StrategySuite:
             assert len(search.study) > proposed or search.over, "after many failures it proposes nothing any more"
 
     def nothing_told_is_survived(self) -> None:
+        """It goes on proposing while no result has come.
+
+        Sample at random until enough is told; WAIT only while something is pending.
+        """
         search = self._search(_ONE)
         for _ in range(60):
             if search.start() is None:
@@ -193,6 +217,10 @@ class _StrategySuite:
         assert not _waits(search), "it waits though nothing is pending: the search would end here"
 
     def repeats_are_survived(self) -> None:
+        """In a small space repeats end it, and no candidate is trained twice.
+
+        Answer EXHAUSTED where nothing is left; repeats are answered from the record.
+        """
         space = CandidateSpace(_Tiny())
         search = Rehearsal(space, _ONE, AsynchronousHalving(_ONE, 1, 1, 3), self._make(space, _ONE))
         _play(search, 6, steps=40)
@@ -202,6 +230,10 @@ class _StrategySuite:
         assert len(keys) == search.study.launched, "a candidate was launched twice"
 
     def answers_are_of_the_contract(self) -> None:
+        """ask() answers a Proposal, WAIT or EXHAUSTED.
+
+        Return nas.Proposal(candidate, ...), or one of nas.proposal's WAIT and EXHAUSTED.
+        """
         search = _play(self._search(_ONE), 7)
         answer = search.state.strategy.ask(search.study.pending(), np.random.default_rng(1))
         legal = isinstance(answer, Proposal) or answer in (WAIT, EXHAUSTED)
@@ -220,6 +252,10 @@ class _RuleSuite:
         self._make = make
 
     def rungs_increase_to_the_maximum(self) -> None:
+        """Rungs increase strictly, from the minimum or above to the maximum.
+
+        Make them of minimum, maximum and eta, the maximum last.
+        """
         for minimum, maximum, eta in ((1, 27, 3.0), (0.1, 1.0, 2.5), (4, 4, 2.0), (3, 100, 4.0)):
             rungs = self._make(_ONE, minimum, maximum, eta).rungs
             assert rungs, f"no rungs from {minimum} to {maximum}"
@@ -228,10 +264,18 @@ class _RuleSuite:
             assert rungs[0] >= minimum, f"the first rung is {rungs[0]}, below the minimum {minimum}"
 
     def an_empty_study_has_no_promotion(self) -> None:
+        """Nothing is promoted before a trial was measured.
+
+        Return None from promote() where no trial is held.
+        """
         promotion = self._make(_ONE, 1, 27, 3.0).promote()
         assert promotion is None, f"promote() gave {promotion} before any trial"
 
     def decisions_are_legal(self) -> None:
+        """Trials go on to a higher rung, and only those that are held are promoted.
+
+        Check trial.fidelity and what was ended before a trial is named.
+        """
         for objectives in _CASES:
             rule = _Watched(self._make(objectives, 1, 27, 3.0))
             search = self._search(objectives, rule)
@@ -239,6 +283,10 @@ class _RuleSuite:
             _play(search, 1)
 
     def asking_changes_nothing(self) -> None:
+        """Asking twice gives the same answer: only what is told changes the state.
+
+        Keep no state in the answering method; change it where you are told, in log order.
+        """
         for objectives in _CASES:
             rule = self._make(objectives, 1, 27, 3.0)
             _play(self._search(objectives, rule), 3)
@@ -247,6 +295,10 @@ class _RuleSuite:
                 assert first == second, f"promote() gave {first}, then {second}; it changes by what it is told only"
 
     def telling_again_rebuilds_it(self) -> None:
+        """What is told again after a kill rebuilds the state that there was.
+
+        Make the state a fold over what is told; what must be remembered of a proposal goes into its notes.
+        """
         for objectives in _CASES:
             live, again = (self._search(objectives, self._make(objectives, 1, 27, 3.0)) for _ in range(2))
             _play(live, 4)
@@ -256,6 +308,10 @@ class _RuleSuite:
             assert again.records == live.records, "a rule told everything again decides differently"
 
     def trouble_is_survived(self) -> None:
+        """Failures, NaN, missing metrics and infeasible candidates do not stop it.
+
+        Allow for measurement None, metrics that lack a name, and values that are not finite.
+        """
         for seed, objectives in enumerate(_CASES):
             search = self._search(objectives, self._make(objectives, 1, 27, 3.0))
             _play(search, seed, trouble=1.0)
@@ -264,6 +320,10 @@ class _RuleSuite:
             assert len(search.study) > proposed, "after many failures nothing starts any more"
 
     def the_last_proposal_is_survived(self) -> None:
+        """When no proposal comes any more the rule still decides on all that it holds.
+
+        Decide rungs that can no longer fill when promote(final=True) is asked.
+        """
         for trials, objectives in enumerate(_CASES * 4, 1):
             rule = _Watched(self._make(objectives, 1, 27, 3.0))
             search = Rehearsal(_VARIED, objectives, rule, RandomSearch(_VARIED, objectives), trials=trials)
@@ -273,6 +333,10 @@ class _RuleSuite:
             assert search.study.launched == trials, f"{search.study.launched} of {trials} trials were launched"
 
     def the_best_by_far_reaches_the_maximum(self) -> None:
+        """A trial that is by far the best is trained to the maximum.
+
+        Rank by the objectives' costs, the lowest first.
+        """
         rule = self._make(_ONE, 1, 27, 3.0)
         search = self._search(_ONE, rule)
         for step in range(600):

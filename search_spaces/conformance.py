@@ -12,7 +12,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import getdoc
 from math import isinf, sqrt
+from os.path import basename
+from traceback import extract_tb
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -38,10 +41,12 @@ _BATCH = 2
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken part of the contract: the check's name, and what was seen."""
+    """A broken part of the contract: the check's name, what was seen, the law that it breaks, and the remedy."""
 
     check: str
     message: str
+    law: str = ""
+    remedy: str = ""
 
     def __str__(self) -> str:
         return f"{self.check}: {self.message}"
@@ -60,14 +65,21 @@ def run(space: SearchSpace, signature: Signature) -> list[Finding]:
 
 
 def judge(name: str, check: Callable[[], None]) -> list[Finding]:
-    """Run a check; what it found, with the text of the exception where it raised another than AssertionError."""
+    """Run a check; what it found, with exception and place where it raised another than AssertionError.
+
+    The first paragraph of the check's documentation is its law, the second one the remedy.
+    """
     try:
         check()
     except AssertionError as error:
-        return [Finding(name, str(error))]
-    except Exception as error:
-        return [Finding(name, f"raised {type(error).__name__}: {error}")]
-    return []
+        seen = str(error)
+    except (Exception, SystemExit) as error:
+        last = extract_tb(error.__traceback__)[-1]
+        seen = f"raised {type(error).__name__}: {error} ({basename(last.filename)}, line {last.lineno}, in {last.name})"
+    else:
+        return []
+    law, _, remedy = (getdoc(check) or name.replace("_", " ")).partition("\n\n")
+    return [Finding(name, seen, *(" ".join(text.split()) for text in (law, remedy)))]
 
 
 class _Suite:
@@ -78,10 +90,19 @@ class _Suite:
     # Declaration
 
     def declaration_is_well_formed(self) -> None:
+        """The decisions can be read, hold an architecture, and suit the task's signature.
+
+        Give decisions = {name: Choice(...), ...}; check the space with a task that it is made for.
+        """
         assert self._space.size() >= 1, "the space has no architecture"
         self._space.check_signature(self._signature)
 
     def schema_is_plain_json(self) -> None:
+        """The declaration survives JSON unchanged: the record and a resume rest on it.
+
+        Use options of None, bool, int, float, text and tuples of them; override schema() with plain values
+        only.
+        """
         schema = self._space.schema()
         back = json.loads(json.dumps(schema, allow_nan=False, sort_keys=True))
         assert back == schema, "schema() changes on its way through JSON; use plain lists, dicts, numbers and texts"
@@ -90,6 +111,10 @@ class _Suite:
         assert self._space.schema_hash() == self._space.schema_hash(), "schema_hash() changes between two calls"
 
     def declaration_imports_no_heavy_library(self) -> None:
+        """Importing the space's module loads none of torch, ray and optuna.
+
+        Import them inside build(), or in a module beside the space that build() imports.
+        """
         module = type(self._space).__module__
         if module == "__main__":
             return
@@ -105,14 +130,26 @@ class _Suite:
     # Genomes
 
     def samples_are_valid(self) -> None:
+        """sample() gives architectures of the space.
+
+        Leave sample() as it is inherited, or check() what yours gives.
+        """
         for architecture in self._samples(_SAMPLES):
             assert isinstance(architecture, Architecture), f"sample() gives {type(architecture).__name__}"
             self._space.check(architecture)
 
     def samples_follow_the_generator_alone(self) -> None:
+        """Equal generators give equal samples, so that a search can be repeated.
+
+        Draw from the given generator alone, not from random, numpy.random or the clock.
+        """
         assert self._samples(5) == self._samples(5), "two generators of one seed give different samples"
 
     def samples_are_uniform(self) -> None:
+        """Every architecture is as likely as any other, floats and log scales excepted.
+
+        Leave sample() as it is inherited; it counts what conditions leave.
+        """
         size = self._space.size()
         log = any(isinstance(slot.decision, Integer) and slot.decision.log for slot in self._space.domain.slots)
         if isinf(size) or log:
@@ -133,6 +170,10 @@ class _Suite:
         assert statistic <= limit, f"chi-square of {draws} samples is {statistic:.0f}, at most {limit:.0f} if uniform"
 
     def mutation_changes_one_decision(self) -> None:
+        """mutate() changes exactly one decision, beside those that it activates or drops.
+
+        Leave mutate() as it is inherited, or change one decision and complete the rest.
+        """
         rng = np.random.default_rng(1)
         for parent in self._samples(_SAMPLES):
             child = self._space.mutate(parent, rng)
@@ -142,6 +183,10 @@ class _Suite:
             assert len(changed) == expected, f"mutation of {parent} to {child} changes {changed or 'nothing'}"
 
     def crossover_gives_valid_children(self) -> None:
+        """A child of crossover() is an architecture whose values come from its parents.
+
+        Leave crossover() as it is inherited, or take each value from either parent.
+        """
         rng = np.random.default_rng(2)
         parents = self._samples(_SAMPLES)
         for a, b in zip(parents, parents[1:], strict=False):
@@ -152,16 +197,28 @@ class _Suite:
             assert not strange, f"crossover of {a} and {b} gives {child}: {strange[0]} is of neither"
 
     def text_keeps_types(self) -> None:
+        """parse(str(architecture)) gives the architecture back, types included.
+
+        Use options of None, bool, int, float, text and tuples of them.
+        """
         for architecture in self._samples(_SAMPLES):
             back = self._space.parse(str(architecture))
             assert back == architecture, f"the text {architecture} is read back as {back}"
 
     def json_keeps_types(self) -> None:
+        """from_plain(JSON of an architecture) gives it back, types included.
+
+        Use options of None, bool, int, float, text and tuples of them.
+        """
         for architecture in self._samples(_SAMPLES):
             back = self._space.from_plain(json.loads(architecture.json()))
             assert back == architecture, f"{architecture} comes back from JSON as {back}"
 
     def key_is_stable_under_canonical(self) -> None:
+        """canonical() gives an architecture of the space that is its own canonical form and has the same key.
+
+        Map every architecture of a class to one representative, the representative to itself.
+        """
         for architecture in self._samples(_SAMPLES):
             canonical = self._space.canonical(architecture)
             self._space.check(canonical)
@@ -171,12 +228,20 @@ class _Suite:
     # Networks
 
     def networks_map_input_to_output(self) -> None:
+        """build() makes networks from [batch, *input shape] to [batch, *output shape].
+
+        Take the sizes from signature.input and signature.output; raise Infeasible where there is no network.
+        """
         for network in self._networks():
             outputs = network(self._batch())
             expected = (_BATCH, *self._signature.output.shape)
             assert tuple(outputs.shape) == expected, f"output has shape {tuple(outputs.shape)}, must be {expected}"
 
     def gradients_are_finite(self) -> None:
+        """Every trainable parameter gets a finite gradient.
+
+        Register no module that forward() does not use; initialise weights to a moderate scale.
+        """
         for network in self._networks():
             network(self._batch()).float().square().mean().backward()
             for name, parameter in network.named_parameters():
@@ -185,6 +250,10 @@ class _Suite:
                     assert bool(parameter.grad.isfinite().all()), f"the gradient of {name} is not finite"
 
     def equal_seeds_give_equal_weights(self) -> None:
+        """torch.manual_seed determines the weights that build() gives.
+
+        Initialise by torch's default generator, not by numpy, random or a generator of your own.
+        """
         for first, second in zip(self._networks(), self._networks(), strict=True):
             state = second.state_dict()
             for name, tensor in first.state_dict().items():

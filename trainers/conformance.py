@@ -79,6 +79,10 @@ class _TrainerSuite:
         self._low, self._middle, self._high = fidelities
 
     def fidelities_increase_and_end_at_until(self) -> None:
+        """Reported fidelities increase strictly, and the last one is context.until.
+
+        Call context.report(fidelity, metrics) from above context.start up to context.until.
+        """
         with TemporaryDirectory() as folder:
             leg = _leg(self._runner(folder), self._candidate, self._high)
         reported = [measurement.fidelity for measurement in leg.measurements]
@@ -87,10 +91,19 @@ class _TrainerSuite:
         assert reported[-1] == self._high, f"the last report is at {reported[-1]}, not at {self._high}"
 
     def same_seed_gives_same_numbers(self) -> None:
+        """Two trainings of one candidate under one seed measure the same.
+
+        Seed every generator by context.seed; torch's own by torch.manual_seed(context.seed).
+        """
         first, second = self._unbroken(), self._unbroken()
         assert first == second, f"two runs of one seed measure {first} and {second}"
 
     def going_on_elsewhere_equals_the_unbroken_run(self) -> None:
+        """Training in legs, from checkpoints in new processes, equals training at a stretch.
+
+        Put weights, optimiser, schedule and random state into context.report(..., state=...), and take them
+        from context.checkpoint.state.
+        """
         with TemporaryDirectory() as folder:
             for until in (self._low, self._middle):
                 _leg(self._runner(folder), self._candidate, until).metrics  # noqa: B018 - asserts that it went well
@@ -98,12 +111,20 @@ class _TrainerSuite:
         assert broken == self._unbroken(), f"in legs: {broken}; at a stretch: {self._unbroken()}"
 
     def going_on_in_the_same_worker_equals_the_unbroken_run(self) -> None:
+        """A leg that goes on in the same process equals training at a stretch.
+
+        Begin from context.checkpoint; what is kept in the process must equal it.
+        """
         with TemporaryDirectory() as folder:
             runner = self._runner(folder)
             metrics = [_leg(runner, self._candidate, until).metrics for until in (self._low, self._middle, self._high)]
         assert metrics[-1] == self._unbroken(), f"in legs: {metrics[-1]}; at a stretch: {self._unbroken()}"
 
     def halting_cancels_and_the_trial_goes_on(self) -> None:
+        """A halted leg ends as cancelled, and the trial later goes on as if it never was.
+
+        Let Halted, which context.report raises, pass through; catch Exception, never BaseException.
+        """
         with TemporaryDirectory() as folder:
             halted = _leg(self._runner(folder), self._candidate, self._high, halted=lambda: True)
             assert halted.failure is not None, "a halted leg must not end well: let Halted pass through"
@@ -112,6 +133,10 @@ class _TrainerSuite:
         assert after == self._unbroken(), f"after a halt: {after}; at a stretch: {self._unbroken()}"
 
     def unknown_settings_are_refused(self) -> None:
+        """A key of [trainer] that the trainer does not know is refused, not ignored.
+
+        Compare context.recipe.settings with the keys that you read, and raise ValueError naming the others.
+        """
         with TemporaryDirectory() as folder:
             recipe = replace(self._recipe, folder=Path(folder), settings={**self._recipe.settings, "no_such": 1})
             failure = _leg(Runner(recipe), self._candidate, self._low).failure
@@ -131,6 +156,10 @@ class _TaskSuite:
         self._task = task
 
     def samples_fit_the_signature(self) -> None:
+        """All splits hold finite samples of the shape that the signature says.
+
+        Correct signature, or reshape and clean what load() gives.
+        """
         expected = self._task.signature.input.shape
         for name, split in self._splits().items():
             assert len(split.inputs) > 0, f"{name} has no samples"
@@ -140,11 +169,19 @@ class _TaskSuite:
             assert np.isfinite(split.inputs).all(), f"{name}: inputs hold NaN or infinities"
 
     def loading_twice_gives_the_same(self) -> None:
+        """load() gives the same splits each time: every worker loads its own.
+
+        Fix the split by a seed of the task's own.
+        """
         for (name, first), second in zip(self._splits().items(), self._splits().values(), strict=True):
             same = np.array_equal(first.inputs, second.inputs) and np.array_equal(first.targets, second.targets)
             assert same, f"{name} changes between two loads; fix the split by a seed of the task's own"
 
     def splits_are_apart(self) -> None:
+        """Validation and test samples are not those of train.
+
+        Split before anything is repeated or augmented; remove duplicates.
+        """
         rows = {name: [row.tobytes() for row in split.inputs] for name, split in self._splits().items()}
         known = set(rows["train"])
         for name in ("validation", "test"):
@@ -152,6 +189,10 @@ class _TaskSuite:
             assert seen < 0.5, f"{seen:.0%} of {name} is in train too"
 
     def loss_is_a_finite_mean(self) -> None:
+        """loss() is a finite scalar with a gradient, the mean over the samples of a batch.
+
+        Average over samples (reduction="mean"), so that batches and ranks can be joined.
+        """
         outputs, targets = self._outputs(), self._targets()
         whole = self._task.loss(outputs, targets)
         assert whole.ndim == 0, f"loss has the shape {tuple(whole.shape)}; it is a scalar"
@@ -164,6 +205,10 @@ class _TaskSuite:
         assert outputs.grad is not None, "loss has no gradient"
 
     def metrics_are_numbers(self) -> None:
+        """metrics() gives finite numbers by plain names.
+
+        Return floats, as {'accuracy': 0.98}; the trainer adds val_ and test_.
+        """
         metrics = self._task.metrics(self._outputs().detach(), self._targets())
         assert metrics, "metrics() gives none"
         for name, value in metrics.items():
@@ -171,6 +216,10 @@ class _TaskSuite:
             assert not name.startswith(("val_", "test_")), f"metric {name}: the trainer adds the split's prefix"
 
     def augmentation_is_a_function_of_its_generator(self) -> None:
+        """augment() leaves its argument, its shape and dtype, and draws from its generator alone.
+
+        Work on a copy and pass generator=generator to every random function.
+        """
         import torch
 
         inputs = torch.from_numpy(self._task.load().train.inputs[:_ROWS].copy())
