@@ -6,7 +6,7 @@ built.
 
 from search_spaces.bound import Bound, Infeasible, broken
 from search_spaces.candidate import Candidate, CandidateSpace
-from search_spaces.decisions import Choice, Decision, Float, Integer, Repeat, When
+from search_spaces.decisions import Cell, Choice, Decision, Float, Integer, Repeat, When
 from search_spaces.domain import Domain
 from search_spaces.hyperparameters import hyperparameter_domain
 from search_spaces.registry import Reference, Registry, UnknownPluginError, load_object
@@ -21,6 +21,7 @@ SPACES = Registry(
     builtin={
         "mlp": "search_spaces.mlp:MLP",
         "convnet": "search_spaces.convnet:ConvNet",
+        "cell201": "search_spaces.cell201:Cell201",
         "mobile": "search_spaces.mobile:Mobile",
         "transformer": "search_spaces.transformer:Transformer",
     },
@@ -32,6 +33,7 @@ __all__ = [
     "Bound",
     "Candidate",
     "CandidateSpace",
+    "Cell",
     "Choice",
     "Decision",
     "Domain",

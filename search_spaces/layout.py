@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from typing import TypeAlias
 
 from search_spaces.conditions import When, conditions_schema
-from search_spaces.decisions import Decision, Leaf, Repeat
+from search_spaces.decisions import Cell, Decision, Leaf, Repeat
 
-_NAME = re.compile(r"[^\W\d][\w-]*")
+_NAME = re.compile(r"[^\s.=,\"'()\[\]{}]+")
 _MOST_SLOTS = 2_000
 _MOST_CONTROLLING_OPTIONS = 4_096
 
@@ -73,6 +73,7 @@ class _Unroller:
     def __init__(self, title: str) -> None:
         self.title = title
         self.slots: list[Slot] = []
+        self.names: set[str] = set()
 
     def block(
         self,
@@ -90,11 +91,16 @@ class _Unroller:
             conditions = inherited + own
             if isinstance(decision, Repeat):
                 self._repeat(decision, f"{prefix}{name}", where, scopes, conditions)
+            elif isinstance(decision, Cell):
+                self._cell(decision, f"{prefix}{name}." if name else prefix, conditions)
             elif isinstance(decision, Leaf):
                 scope.slots[name] = self._add(f"{prefix}{name}", decision, conditions)
 
     def _add(self, name: str, decision: Leaf, conditions: tuple[Condition, ...]) -> int:
         index = len(self.slots)
+        if name in self.names:
+            raise ValueError(f"{located(self.title, name)} is declared twice; rename one")
+        self.names.add(name)
         if index == _MOST_SLOTS:
             raise ValueError(f"{located(self.title, name)}: more than {_MOST_SLOTS:,} decisions; repeat blocks less")
         self.slots.append(Slot(index, name, decision, conditions))
@@ -124,6 +130,13 @@ class _Unroller:
             enough = frozenset(place for place, count in enumerate(counts) if count > copy)
             self.block(repeat.decisions, f"{name}.{copy}.", scopes, (*conditions, (slot.index, enough)))
 
+    def _cell(self, cell: Cell, prefix: str, conditions: tuple[Condition, ...]) -> None:
+        scope = _Scope(cell.leaves, {})
+        for name, leaf in cell.leaves.items():
+            where = located(self.title, f"{prefix}{name}")
+            own = tuple(self._condition(condition, name, where, (scope,)) for condition in leaf.conditions)
+            scope.slots[name] = self._add(f"{prefix}{name}", leaf, conditions + own)
+
     def _condition(self, when: When, name: str, where: str, scopes: tuple[_Scope, ...]) -> Condition:
         slot = self._look_up(when.decision, name, f"{where}: when = {conditions_schema((when,))['when']}", scopes)
         for value in when.values:
@@ -139,7 +152,7 @@ class _Unroller:
         if scope is None:
             known = {other: None for scope in scopes for other in scope.declared if other != name}
             raise ValueError(f"{where}: no decision {wanted!r} is declared here; {nearest(wanted, known)}")
-        if isinstance(scope.declared[wanted], Repeat):
+        if not isinstance(scope.declared[wanted], Leaf):
             raise ValueError(f"{where}: {wanted!r} is a block and has no value of its own")
         if wanted not in scope.slots:
             raise ValueError(f"{where}: {wanted!r} is declared later; move it before")
@@ -155,7 +168,8 @@ class _Unroller:
 
 
 def _check_declared(where: str, name: object, decision: object) -> None:
-    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        raise ValueError(f"{where}: a name is letters, digits, _ and -, beginning with a letter or _")
+    nameless = isinstance(decision, Cell) and name == ""
+    if not nameless and (not isinstance(name, str) or not name.isprintable() or _NAME.fullmatch(name) is None):
+        raise ValueError(f"{where}: a name is printable text without spaces or any of . = , \" ' ( ) [ ] {{ }}")
     if not isinstance(decision, Decision):
-        raise ValueError(f"{where} = {decision!r} is no decision; write Choice(...), Integer, Float or Repeat")
+        raise ValueError(f"{where} = {decision!r} is no decision; write Choice(...), Integer, Float, Repeat or Cell")

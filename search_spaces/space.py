@@ -52,6 +52,12 @@ class SearchSpace:
         """One representative of all architectures that build the same network; itself unless overridden."""
         return architecture
 
+    def features(self, architecture: Architecture) -> tuple[float, ...] | None:
+        """Numbers that describe the network, for surrogate models: as many for every architecture, equal for equal
+        keys; None where the space knows none that are better than its decisions.
+        """
+        return None
+
     def check_signature(self, signature: Signature) -> None:
         """Raise ValueError where the space has no network for ``signature``; needs no torch."""
 

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from search_spaces import Architecture, Choice, Float, Integer, SearchSpace, Signature, TensorType
+from search_spaces.cell201 import Cell201
 from search_spaces.conformance import checks, run
 from search_spaces.convnet import ConvNet
 from search_spaces.mlp import MLP
@@ -24,6 +25,7 @@ SPACES = [
     ("convnet", ConvNet(), DIGITS),
     ("convnet, group norm", ConvNet(norm="group", stages=2), PHOTO),
     ("convnet, all decisions", ConvNet(strides=(1, 2), squeezes=(False, True)), DIGITS),
+    ("cell201", Cell201(width=4, cells=1), PHOTO),
     ("mobile", Mobile(), DIGITS),
     ("mobile, group norm", Mobile(norm="group", stages=2), PHOTO),
     ("transformer of images", Transformer(), PHOTO),

@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from search_spaces import Choice, Domain, Float, Integer, Repeat, Values, When
+from search_spaces import Cell, Choice, Domain, Float, Integer, Repeat, Values, When
 
 MALFORMED = [
     ({}, "space declares no decisions"),
@@ -28,10 +28,12 @@ MALFORMED = [
     ({"n": Integer(0, 0), "s": Repeat("n", {"a": Choice(1)})}, "never above 0"),
     ({"n": Integer(1, 2), "s": Repeat("n", {"a": [1, 2]})}, r"space.s.0.a = \[1, 2\] is no decision; write Choice"),
     ({"n": Integer(1, 2), "s": Repeat("n", {"a": Choice(1, when={"x": 1})})}, "space.s.0.a: .*no decision 'x'"),
-    ({"a b": Choice(1)}, "space.a b: a name is letters"),
-    ({"a.b": Choice(1)}, "space.a.b: a name is letters"),
-    ({"": Choice(1)}, "a name is letters"),
-    ({"1a": Choice(1)}, "a name is letters"),
+    ({"a b": Choice(1)}, "space.a b: a name is printable text"),
+    ({"a.b": Choice(1)}, "space.a.b: a name is printable text"),
+    ({"": Choice(1)}, "a name is printable text"),
+    ({"a=b": Choice(1)}, "a name is printable text"),
+    ({"a\tb": Choice(1)}, "a name is printable text"),
+    ({"": Cell(2, ["a"]), "1<-0": Choice(1)}, "space.1<-0 is declared twice"),
     ({"n": Integer(1, 4_000), "s": Repeat("n", dict.fromkeys("abc", Choice(1)))}, "more than 2,000 decisions"),
 ]
 
@@ -220,7 +222,7 @@ def test_a_schema_survives_json_with_sorted_names(conditional):
     [
         ({}, "a schema is"),
         ({"decisions": [{"type": "choice"}]}, "no schema of decisions"),
-        ({"decisions": [{"name": "a", "type": "cell"}]}, "'a' has the type 'cell', which this version does not know"),
+        ({"decisions": [{"name": "a", "type": "tree"}]}, "'a' has the type 'tree', which this version does not know"),
     ],
 )
 def test_a_bad_schema_is_refused(schema, message):

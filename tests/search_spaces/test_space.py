@@ -107,7 +107,7 @@ def test_a_space_without_build_says_so():
 
 
 def test_built_in_spaces_are_found_by_name():
-    assert SPACES.names() == ["convnet", "mlp", "mobile", "transformer"]
+    assert SPACES.names() == ["cell201", "convnet", "mlp", "mobile", "transformer"]
     assert Reference("mlp", {"depth": [1, 1], "widths": [8]}).make(SPACES).size() == 3 * 2 * 3
     with pytest.raises(UnknownPluginError, match="space 'convnte' is not known; did you mean 'convnet'"):
         SPACES.load("convnte")
