@@ -61,6 +61,8 @@ def names(name: str, value: Any, known: Sequence[str]) -> list[str]:
 def rates(name: str, value: Any) -> list[float]:
     """A list of rates from 0 to below 1, in increasing order."""
     options = value if isinstance(value, Sequence) else [value]
+    if not options:
+        raise ValueError(f"{name} = {value!r} must list at least one rate")
     for option in options:
         if isinstance(option, bool) or not isinstance(option, int | float) or not 0 <= option < 1:
             raise ValueError(f"{name}: {option!r} must be a rate of at least 0 and below 1")
@@ -70,7 +72,7 @@ def rates(name: str, value: Any) -> list[float]:
 def flags(name: str, value: Any) -> list[bool]:
     """A list of True, False or both."""
     options = [value] if isinstance(value, bool) else value
-    if not isinstance(options, Sequence) or not all(isinstance(option, bool) for option in options):
+    if not isinstance(options, Sequence) or not options or not all(isinstance(option, bool) for option in options):
         raise ValueError(f"{name} = {value!r} must list true, false or both")
     return list(options)
 

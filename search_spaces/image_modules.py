@@ -6,7 +6,7 @@ _STEM_LIMIT = 64
 """A stem brings larger images down below this."""
 
 
-def norm(kind: str, width: int) -> nn.Module:
+def norm(kind: str, width: int) -> nn.BatchNorm2d | nn.GroupNorm:
     """Batch norm, or group norm of the most groups up to 8 that divide ``width``."""
     if kind == "batch":
         return nn.BatchNorm2d(width)

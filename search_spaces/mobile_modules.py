@@ -63,7 +63,10 @@ class MobileModule(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """Expand, depthwise, squeeze, project; plus the input where shapes agree."""
+    """Expand, depthwise, squeeze, project; plus the input where shapes agree.
+
+    Such a residual starts as the identity: its last norm is zero (Goyal et al. 2017, section 5.1).
+    """
 
     def __init__(self, inputs: int, stage: Stage, stride: int, kind: str) -> None:
         super().__init__()
@@ -75,7 +78,10 @@ class InvertedResidual(nn.Module):
         self.body.append(_layer(hidden, hidden, stage.kernel, stride, groups=hidden, norm_kind=kind))
         if stage.squeeze:
             self.body.append(SqueezeExcitation(hidden, max(4, inputs // 4)))
-        self.body.extend([_conv(hidden, width, 1), norm(kind, width)])
+        last = norm(kind, width)
+        if self.residual:
+            nn.init.zeros_(last.weight)
+        self.body.extend([_conv(hidden, width, 1), last])
 
     def forward(self, features: Tensor) -> Tensor:
         """[batch, inputs, height, width] to [batch, width, height / stride, width / stride]."""

@@ -28,13 +28,14 @@ def test_the_parameters_of_a_perceptron_by_hand():
     assert parameters(MLP(), text) == (64 * 32 + 32 + 2 * 32) + (32 * 16 + 16 + 2 * 16) + (16 * 10 + 10)
 
 
-def stage(number, depth, width, kernel, operation, skip):
+def stage(number, depth, width, kernel, operation, skip, **more):
     values = {
         "depth": depth,
         "width": width,
         "kernel": kernel,
         "operation": f'"{operation}"',
         "skip": str(skip).lower(),
+        **more,
     }
     return ", ".join(f"stage.{number}.{name}={value}" for name, value in values.items())
 
@@ -48,6 +49,36 @@ def test_the_parameters_of_a_convnet_by_hand():
     text = f"stem_stride=1, stages=2, {', '.join(stages)}"
     for norm in ("batch", "group"):
         assert parameters(ConvNet(norm=norm), text) == stem + first + second + head
+
+
+def test_strides_and_squeezes_are_decisions_where_options_are_given():
+    plain, given = ConvNet(), ConvNet(strides=(1, 2), squeezes=(False, True))
+    one = [stage(0, 1, 8, 3, "conv", True), stage(1, 2, 32, 3, "conv", False)]
+    same = [
+        stage(0, 1, 8, 3, "conv", True, stride=1, squeeze="false"),
+        stage(1, 2, 32, 3, "conv", False, stride=2, squeeze="false"),
+    ]
+    built = []
+    for space, stages in ((plain, one), (given, same)):
+        torch.manual_seed(0)
+        network = space.build(space.parse(f"stem_stride=1, stages=2, {', '.join(stages)}"), DIGITS)
+        built.append(network(torch.ones(2, 1, 8, 8)))
+    assert torch.equal(*built)
+    assert given.size() > plain.size()
+    squeezed = f"stem_stride=1, stages=2, {', '.join(same)}".replace("squeeze=false", "squeeze=true")
+    gates = [(width * hidden + hidden) + (hidden * width + width) for width, hidden in ((8, 4), (32, 4), (32, 4))]
+    assert parameters(given, squeezed) == parameters(plain, f"stem_stride=1, stages=2, {', '.join(one)}") + sum(gates)
+
+
+def test_a_stage_halves_where_its_stride_says_so():
+    space = ConvNet(stages=4, depth=1, strides=(1, 2))
+    text = ", ".join(stage(number, 1, 8, 5, "separable", True, stride=2 - number % 2) for number in range(4))
+    network = space.build(space.parse(f"stem_stride=1, stages=4, {text}"), DIGITS)
+    sides = []
+    for part in network.stages:
+        part.register_forward_hook(lambda _, __, output: sides.append(output.shape[2]))
+    network(torch.randn(2, 1, 8, 8))
+    assert sides == [4, 4, 2, 2]
 
 
 def test_the_space_holds_small_and_large_networks():
@@ -146,7 +177,10 @@ def test_a_task_that_does_not_fit_is_refused(space, shape, dtype, output, messag
         (lambda: ConvNet(norm="layer"), "norm: 'layer' is not known"),
         (lambda: ConvNet(norm=["batch"]), "must be one of batch, group"),
         (lambda: ConvNet(skips=[1]), r"skips = \[1\] must list true, false or both"),
+        (lambda: ConvNet(squeezes=[]), r"squeezes = \[\] must list true, false or both"),
+        (lambda: ConvNet(strides=[1, 4]), r"strides = \[1, 4\]: a stage's stride is 1 or 2"),
         (lambda: MLP(dropouts=[1.0]), "dropouts: 1.0 must be a rate"),
+        (lambda: MLP(dropouts=[]), r"dropouts = \[\] must list at least one rate"),
         (lambda: MLP(depth="deep"), "depth = 'deep' must be a pair of ints"),
     ],
 )
