@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="nas",
     help="Neural architecture search on Ray: search, resume, look at, retrain and export.",
-    epilog="Exit codes: 0 done, 1 a fault of nas, 2 configuration, 3 all trials failed, 4 storage, "
+    epilog="Exit codes: 0 done, 1 a fault of nas, 2 configuration, 3 all trials failed or a check did, 4 storage, "
     "5 the cluster cannot hold it, 130 and 143 signals. NAS_TRACEBACK=1 shows where an error came from.",
     no_args_is_help=True,
     add_completion=False,
@@ -259,6 +259,34 @@ def spaces(json: Json = None) -> None:
     found = list_spaces()
     _answer(json, {"spaces": found})
     print_spaces(_console(), found)
+
+
+@app.command()
+def check(
+    code: Annotated[str, typer.Argument(metavar="MODULE:NAME", help="Your class or function, or a plug-in's name.")],
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND", help="space, task, trainer, strategy or fidelity rule.", show_default="as it looks"
+        ),
+    ] = None,
+    settings: Set = None,
+    json: Json = None,
+) -> None:
+    """Run the conformance suite on your own code, and explain what it breaks."""
+    from nas.checking import KINDS, check_code
+    from nas.errors import AllFailedError, ConfigError
+    from nas.tables import checked
+
+    if kind is not None and kind not in KINDS:
+        raise ConfigError(f"--kind {kind}: expected one of {', '.join(KINDS)}")
+    console = _console()
+    found = check_code(
+        code, kind, settings or (), lambda name, passed: console.print(f"{'ok    ' if passed else 'BROKEN'}  {name}")
+    )
+    _answer(json, found.plain())
+    checked(console, found)
+    raise typer.Exit(AllFailedError.exit_code if found.findings else 0)
 
 
 def _console() -> Any:

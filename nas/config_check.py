@@ -91,7 +91,7 @@ def _check_function(key: str, code: Any, registry: Registry, form: str) -> None:
 
 
 def _loaded(key: str, code: Any, registry: Registry) -> Any:
-    with _named(key):
+    with named(key):
         return registry.load(code) if isinstance(code, str) else code
 
 
@@ -125,20 +125,20 @@ def _own(code: Any) -> bool:
 def _check_name(key: str, code: Any, registry: Registry) -> None:
     """Names only: what ``module:name`` stands for is found when it is loaded."""
     if isinstance(code, str) and ":" not in code and code not in registry.names():
-        with _named(key):
+        with named(key):
             registry.load(code)
 
 
 def _space(config: SearchConfig) -> SearchSpace:
     _check_arguments("space", _loaded("search.space", config.search.space, SPACES), config.space)
-    with _named("search.space", "space"), _guarded("search.space"):
+    with named("search.space", "space"), guarded("search.space"):
         space: Any = config.reference("space").make(SPACES)
     if not isinstance(space, SearchSpace):
         raise ConfigError(
             f"search.space = {shown(Reference(config.search.space).name)}: this is a {type(space).__name__}; "
             "a space is a subclass of search_spaces.SearchSpace"
         )
-    with _named("search.space"):
+    with named("search.space"):
         if not space.domain.decisions or space.size() == 0:
             raise ValueError(f"space {space.name} holds no architecture; widen its decisions")
     return space
@@ -147,12 +147,12 @@ def _space(config: SearchConfig) -> SearchSpace:
 def _hyperparameters(config: SearchConfig) -> Domain | None:
     if not config.hyperparameters:
         return None
-    with _named():
+    with named():
         return hyperparameter_domain(config.hyperparameters)
 
 
 def _check_supervised(config: SearchConfig) -> None:
-    with _named("trainer", "trainer"):
+    with named("trainer", "trainer"):
         Settings.parse(config.trainer)
     fidelity = config.fidelity
     levels = (fidelity.max,) if fidelity.rule == "none" else rungs(fidelity.min, fidelity.max, fidelity.eta)
@@ -164,10 +164,10 @@ def _check_supervised(config: SearchConfig) -> None:
             )
     for name, entry in config.hyperparameters.items():
         if name not in HYPERPARAMETERS:
-            with _named():
+            with named():
                 Settings.parse({}, {name: None})
         for value in _extremes(entry):
-            with _named("hyperparameters", "hyperparameters"):
+            with named("hyperparameters", "hyperparameters"):
                 Settings.parse(config.trainer, {name: value})
 
 
@@ -190,16 +190,16 @@ def _check_clash(space: SearchSpace, domain: Domain | None) -> None:
 def _check_strategy(config: SearchConfig, space: CandidateSpace) -> None:
     strategy = _loaded("search.strategy", config.search.strategy, STRATEGIES)
     _check_arguments("strategy", strategy, config.strategy, ours=2)
-    with _named("search.strategy", "strategy"):
+    with named("search.strategy", "strategy"):
         strategy(space, config.declared_objectives, **config.strategy)
     rule = _loaded("fidelity.rule", config.fidelity.rule, RULES)
-    with _named("fidelity"):
+    with named("fidelity"):
         rule(config.declared_objectives, config.fidelity.min, config.fidelity.max, config.fidelity.eta)
 
 
 def _check_task(config: SearchConfig, space: SearchSpace) -> None:
     _check_arguments("task", _loaded("search.task", config.search.task, TASKS), config.task)
-    with _named("search.task", "task"), _guarded("search.task"):
+    with named("search.task", "task"), guarded("search.task"):
         task = config.reference("task").make(TASKS)
     shapes = getattr(task, "signature", None)
     if shapes is None:
@@ -207,12 +207,12 @@ def _check_task(config: SearchConfig, space: SearchSpace) -> None:
             f"search.task = {shown(Reference(config.search.task).name)}: this {type(task).__name__} has no "
             "signature; a task has signature, load, loss and metrics"
         )
-    with _named("search.space"):
+    with named("search.space"):
         space.check_signature(shapes)
 
 
 @contextmanager
-def _guarded(key: str) -> Iterator[None]:
+def guarded(key: str) -> Iterator[None]:
     """Turn whatever a user's own code raises while it is made into a ConfigError that says where."""
     try:
         yield
@@ -224,7 +224,7 @@ def _guarded(key: str) -> Iterator[None]:
 
 
 @contextmanager
-def _named(key: str = "", table: str = "") -> Iterator[None]:
+def named(key: str = "", table: str = "") -> Iterator[None]:
     """Turn a ValueError of a declaration into a ConfigError that begins with the key at fault.
 
     That is ``table.argument`` where the text begins with the name of an argument, as in ``widths = []: ...``.

@@ -77,6 +77,11 @@ def parse_setting(text: str) -> Setting:
     return path, parsed["value"]
 
 
+def main_job() -> Plain:
+    """The plain configuration of the main job."""
+    return tomllib.loads(MAIN_JOB.read_text(encoding="utf-8"))
+
+
 def complete(document: Mapping[str, Any], settings: Iterable[Setting] = ()) -> Plain:
     """Put ``settings`` onto ``document``; tables that it leaves out are those of the main job.
 
@@ -84,7 +89,7 @@ def complete(document: Mapping[str, Any], settings: Iterable[Setting] = ()) -> P
     """
     settings = list(settings)
     plain: Plain = _copied(document)
-    defaults = tomllib.loads(MAIN_JOB.read_text(encoding="utf-8"))
+    defaults = main_job()
     if "search" not in plain:
         plain["search"] = _copied(defaults["search"])
         if any(path[0] == "search" and path[1] in BUDGETS for path, _ in settings):

@@ -15,6 +15,7 @@ from nas.trial import Outcome, Trial
 from search_spaces import Candidate, Value, Values
 
 if TYPE_CHECKING:
+    from nas.checking import Checked
     from nas.retrain import RetrainResult
 
 _ROWS = 20
@@ -160,6 +161,23 @@ def retrained(console: Console, result: "RetrainResult") -> None:
         for name, mean in result.mean.items()
     ]
     lines(console, [("trial", str(result.trial)), *pairs, ("weights", str(result.folder))])
+
+
+def checked(console: Console, found: "Checked") -> None:
+    """Print each finding with the law that is broken, what was seen, and the remedy; then how many checks passed."""
+    for finding in found.findings:
+        console.print()
+        console.print(Text(finding.check, style="bold red"))
+        table = Table(show_header=False, box=None, pad_edge=False, padding=(0, 2, 0, 2))
+        table.add_column(style="dim", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, text in (("law", finding.law), ("seen", finding.message), ("remedy", finding.remedy)):
+            if text:
+                table.add_row(name, Text(text))
+        console.print(table)
+    count = len(found.checks)
+    summary = f"{found.code}, a {found.kind}: {count - found.failed} of {counted(count, 'check')} passed"
+    console.print(Text(f"\n{summary}", style="red" if found.findings else "green"), soft_wrap=True)
 
 
 def spaces(console: Console, found: Sequence[dict[str, Any]]) -> None:
