@@ -261,6 +261,32 @@ def spaces(json: Json = None) -> None:
     print_spaces(_console(), found)
 
 
+@app.command("new-space")
+def new_space(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the package and of its space, as my-space.")],
+    parent: Annotated[
+        Path, typer.Option("--in", metavar="DIR", help="Where its folder goes.", show_default="here")
+    ] = Path(),
+    json: Json = None,
+) -> None:
+    """Write a small package for a search space of your own; it installs and its test passes as it is."""
+    from nas.new_space import write_new_space
+    from nas.tables import lines
+
+    made = write_new_space(name, parent)
+    _answer(json, made.plain())
+    console = _console()
+    lines(console, [("package" if not at else "", str(made.folder / path)) for at, path in enumerate(made.files)])
+    lines(
+        console,
+        [
+            ("next", f"python -m pytest {made.folder}"),
+            ("", f"pip install -e {made.folder}"),
+            ("", f"nas search {made.folder / 'search.toml'}"),
+        ],
+    )
+
+
 @app.command()
 def check(
     code: Annotated[str, typer.Argument(metavar="MODULE:NAME", help="Your class or function, or a plug-in's name.")],
