@@ -34,6 +34,9 @@ def test_cells_stand_in_blocks_and_under_conditions():
     domain = Domain(decisions)
     assert names(decisions)[2:4] == ["stage.0.1<-0", "stage.0.other.1<-0"]
     assert domain.size() == 2 + 3**2 + 3**4
+    values = {"stage.0.1<-0": "conv", "stage.0.other.1<-0": "pool"}
+    assert cell.graph(values, "stage.0").operations == {(0, 1): "conv"}
+    assert cell.graph(values, "stage.0.other").operations == {(0, 1): "pool"}
 
 
 def subsets(before, least, most):

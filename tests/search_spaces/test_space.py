@@ -128,3 +128,7 @@ def test_a_space_is_named_by_module_and_class_or_is_itself():
         registry.load("no_such_module:Space")
     with pytest.raises(UnknownPluginError, match="module 'json' has no 'Space'"):
         registry.load("json:Space")
+
+
+def test_a_space_has_no_features_of_its_own_unless_it_says_so():
+    assert Sized().features(Sized().sample(np.random.default_rng(0))) is None
