@@ -85,18 +85,22 @@ def main_job() -> Plain:
 def complete(document: Mapping[str, Any], settings: Iterable[Setting] = ()) -> Plain:
     """Put ``settings`` onto ``document``; tables that it leaves out are those of the main job.
 
-    The main job's budgets give way to any that are set, and its hyperparameters belong to the supervised trainer.
+    The main job's budgets give way to any that are set, its arguments of the space belong to it alone, and its
+    hyperparameters to the supervised trainer.
     """
     settings = list(settings)
     plain: Plain = _copied(document)
     defaults = main_job()
-    if "search" not in plain:
+    whole = "search" not in plain
+    if whole:
         plain["search"] = _copied(defaults["search"])
         if any(path[0] == "search" and path[1] in BUDGETS for path, _ in settings):
             del plain["search"]["trials"]
     for path, value in settings:
         if path[0] == "search":
             _put(plain, path, value)
+    if whole and plain["search"].get("space") == defaults["search"]["space"]:
+        plain.setdefault("space", _copied(defaults["space"]))
     own_trainer = isinstance(plain["search"], dict) and plain["search"].get("trainer", "supervised") != "supervised"
     for table in ("objectives", "hyperparameters", "fidelity"):
         if table not in plain and not (table == "hyperparameters" and own_trainer):

@@ -254,7 +254,13 @@ def test_the_toml_form_is_a_configuration_again(tmp_path):
 
 def test_the_main_job_says_everything_it_relies_on():
     tables = tomllib.loads(MAIN_JOB.read_text(encoding="utf-8"))
-    assert set(tables) == {"search", "objectives", "hyperparameters", "fidelity"}
+    assert set(tables) == {"search", "space", "objectives", "hyperparameters", "fidelity"}
+
+
+def test_the_main_jobs_arguments_are_those_of_its_space(tmp_path):
+    assert load_config().space["stem_strides"] == [1]
+    assert not load_config(None, ["search.space=mlp"]).space
+    assert not load(tmp_path, '[search]\nspace = "convnet"\ntrials = 3\n').space
 
 
 # Objects from Python ---------------------------------------------------------------------------------------------
@@ -271,7 +277,7 @@ def train(candidate, context):
 def python_config(**hyperparameters):
     plain = load_config().to_plain()
     plain["search"] |= {"space": Small, "trainer": train}
-    return SearchConfig.from_plain({**plain, "hyperparameters": hyperparameters})
+    return SearchConfig.from_plain({**plain, "space": {}, "hyperparameters": hyperparameters})
 
 
 def test_code_may_be_given_as_objects():
