@@ -41,8 +41,11 @@ class Cell201(SearchSpace):
         The same expression: the benchmark's own rule (`expression`), finer in places, for it counts zero terms
         and heeds the order of sums; codes that the benchmark tells apart stay apart here too.
         """
+        alike = self._by_expression[expression(architecture)]
+        if len(alike) == 1:
+            return alike[0]
         form = _form(architecture)
-        return next(other for other in self._by_expression[expression(architecture)] if _form(other) == form)
+        return next(other for other in alike if _form(other) == form)
 
     def graph(self, architecture: Architecture) -> CellGraph:
         """The cell of an architecture."""
