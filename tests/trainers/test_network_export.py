@@ -88,3 +88,18 @@ def test_tied_weights(tmp_path: Path) -> None:
 
 def test_builtin_spaces_are_known_by_name() -> None:
     assert Reference("convnet").name in SPACES.names()
+
+
+def test_a_network_of_tokens_keeps_its_vocabulary(tmp_path: Path) -> None:
+    signature = Signature(TensorType((6,), "int64", vocabulary=11), TensorType((3,)))
+    reference = Reference("transformer", {"layers": 1, "widths": 8, "heads": 2, "ratios": 1})
+    space = reference.make(SPACES)
+    architecture = space.parse(
+        'width=8, activation="relu", position="rotary", layers=1, layer.0.heads=2, layer.0.ratio=1'
+    )
+    network = space.build(architecture, signature).eval()
+    folder = export(tmp_path / "out", network.state_dict(), reference, architecture, signature)
+    described = orjson.loads((folder / "model.json").read_bytes())
+    assert described["signature"]["input"] == {"shape": [6], "dtype": "int64", "vocabulary": 11}
+    tokens = torch.arange(12).view(2, 6) % 11
+    assert torch.equal(load(folder)(tokens), network(tokens))
