@@ -53,7 +53,7 @@ class SearchConfig(sections.Section):
 
     def to_plain(self) -> dict[str, Any]:
         """All keys as JSON values; code that is no text is recorded by its name. `from_plain` reads it back."""
-        plain = self.model_dump()
+        plain = self.model_dump(by_alias=True)
         for kind in ("space", "task", "trainer", "strategy"):
             plain["search"][kind] = Reference(getattr(self.search, kind)).name
         if self.search.static_metrics is not None:

@@ -14,6 +14,7 @@ from nas.config import SearchConfig
 from nas.config_errors import shown, unknown
 from nas.errors import ConfigError
 from nas.fidelity import RULES, rungs
+from nas.known import known_candidates
 from nas.static_stage import STATIC_METRICS
 from nas.strategies import STRATEGIES
 from search_spaces import (
@@ -52,7 +53,9 @@ def check(config: SearchConfig) -> None:
         _check_supervised(config)
     space = _space(config)
     _check_clash(space, domain)
-    _check_strategy(config, CandidateSpace(space, domain))
+    candidates = CandidateSpace(space, domain)
+    known_candidates(candidates, search.start or ())
+    _check_strategy(config, candidates)
     _check_task(config, space)
     if _own(search.trainer):
         _check_function("search.trainer", search.trainer, TRAINERS, "a trainer is a function train(candidate, context)")

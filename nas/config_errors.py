@@ -59,7 +59,7 @@ def _walk(model: Any, location: tuple[int | str, ...]) -> tuple[tuple[Any, ...],
     field: FieldInfo | None = None
     for name in location:
         if isinstance(model, type) and issubclass(model, BaseModel):
-            fields = model.model_fields
+            fields = {field.alias or name: field for name, field in model.model_fields.items()}
             path.append(name)
             field = fields.get(str(name))
             model = field.annotation if field else None

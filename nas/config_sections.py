@@ -4,6 +4,7 @@ Rule and example are part of the declaration, so that an error, the documentatio
 """
 
 import datetime
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
@@ -61,6 +62,19 @@ def _constraint(value: Any) -> str:
     return value
 
 
+def _known(entries: list[Any] | None) -> list[Any] | None:
+    if any(
+        not isinstance(entry, dict) or not all(isinstance(part, dict | str) for part in entry.values())
+        for entry in entries or ()
+    ):
+        raise ValueError
+    return entries
+
+
+def _folder(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
 def _parsed(parse: Callable[[str], Any], value: str) -> Any:
     """Parse; of an error keep the rule, as key and value are named beside it."""
     try:
@@ -101,6 +115,14 @@ class Search(Section):
     device_hours: Number | None = key("a number above 0 (allocated device-hours)", "8", None, gt=0, allow_inf_nan=False)
     target: Number | None = key(
         "a number (a value of the first objective that is good enough)", "0.99", None, allow_inf_nan=False
+    )
+    start: Annotated[list[Any] | None, AfterValidator(_known)] = key(
+        "candidates as tables {architecture, hyperparameters}, each part a table or text",
+        'start = [{ architecture = "depth=1", hyperparameters = { learning_rate = 0.1 } }]',
+        None,
+    )
+    from_: Annotated[str | None, BeforeValidator(_folder)] = key(
+        "the folder of an older study", '"runs/older"', None, alias="from", min_length=1
     )
     seed: int = key("a whole number from 0 to 2^63 - 1", "0", 0, ge=0, lt=2**63)
     static_metrics: list[Code] | None = key(

@@ -23,6 +23,7 @@ from nas.strategies import Strategy
 from nas.strategies.random import RandomSearch
 from nas.study import Study
 from nas.trial import State, Trial
+from nas.warm_start import hand_down
 from search_spaces import Bound, CandidateSpace, Choice, Float, Integer, Repeat, SearchSpace, hyperparameter_domain
 from search_spaces.conformance import Check, Finding, judge
 from trainers import FailureKind, Fidelity, Measurement
@@ -151,7 +152,7 @@ class _StrategySuite:
                 proposal = trial.proposal
                 _VARIED.check(proposal.candidate)
                 assert proposal.operator, f"{trial} has no operator: say how its candidate was made"
-                earlier = all(0 <= parent < trial.number for parent in proposal.parents)
+                earlier = all(parent < trial.number for parent in proposal.parents)
                 assert earlier, f"{trial} has parents {proposal.parents}: parents are earlier trials"
                 source = proposal.start_from
                 assert source is None or 0 <= source[0] < trial.number, f"{trial} starts from {source}: no such trial"
@@ -228,6 +229,22 @@ class _StrategySuite:
         assert 1 <= accepted <= 4 + search.study.rejected, f"{accepted} of 4 candidates were accepted"
         keys = {trial.key for trial in search.study.trials() if trial.launches}
         assert len(keys) == search.study.launched, "a candidate was launched twice"
+
+    def what_it_has_not_proposed_is_survived(self) -> None:
+        rng = np.random.default_rng(8)
+        for objectives in _CASES:
+            older = _play(self._search(objectives), 9).study
+            known = [_VARIED.sample(rng) for _ in range(3)]
+            rule = AsynchronousHalving(objectives, 1, 9, 3)
+            search = Rehearsal(_VARIED, objectives, rule, self._make(_VARIED, objectives), start=known)
+            search.record(hand_down(older, objectives, "an older study"))
+            _play(search, 10)
+            assert [trial.proposal.candidate for trial in search.study.trials()][:3] == known
+            assert not _waits(search), "after trials that it has not proposed it waits, and nothing is pending"
+            inherited = len(search.study.inherited)
+            for trial in search.study.trials():
+                parents = trial.proposal.parents
+                assert all(-inherited <= parent for parent in parents), f"{trial} has parents {parents}: no such trials"
 
     def answers_are_of_the_contract(self) -> None:
         """ask() answers a Proposal, WAIT or EXHAUSTED.

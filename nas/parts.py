@@ -18,6 +18,7 @@ from nas.errors import CapacityError, ConfigError
 from nas.event_log import EventLog
 from nas.fidelity import RULES
 from nas.keys import KeyMaker
+from nas.known import known_candidates
 from nas.retention import Retention
 from nas.search_state import SearchState
 from nas.source import Source, recorder
@@ -165,7 +166,16 @@ class Parts:
             scheduler=scheduler,
             executor=executor,
             log=log,
-            source=Source(state, recorder(log, state), keys, self.static, budget, search.seed, search.max_same_errors),
+            source=Source(
+                state,
+                recorder(log, state),
+                keys,
+                self.static,
+                budget,
+                search.seed,
+                search.max_same_errors,
+                known_candidates(self.candidates, search.start or ()),
+            ),
             settings=Settings(search.seed, self.plan, self.config.trial.timeout, search.max_same_errors),
             interrupted=interrupted,
             retention=Retention(self.folder, self.config.study.keep_gib * _GIB),

@@ -3,7 +3,7 @@
 Conformance suites and tests drive strategies and fidelity rules with it through everything that can become of a trial.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from nas.static_stage import StaticStage, StaticVerdict
 from nas.strategies import Strategy
 from nas.study import Study
 from nas.trial import Outcome, State, Trial
-from search_spaces import CandidateSpace
+from search_spaces import Candidate, CandidateSpace
 from trainers import Failure, FailureKind, numbers_to_json
 
 _UNBOUNDED = 10**9
@@ -31,7 +31,8 @@ _UNBOUNDED = 10**9
 class Rehearsal:
     """``start`` brings a trial on its way; then `report` and `finish`, or `fail`, say what became of its leg.
 
-    `refuse` makes the static stage call the next proposals infeasible. ``trials`` is the budget.
+    `refuse` makes the static stage call the next proposals infeasible. ``trials`` is the budget,
+    ``start`` the known candidates.
     """
 
     def __init__(
@@ -42,13 +43,14 @@ class Rehearsal:
         strategy: Strategy,
         seed: int = 0,
         trials: int = _UNBOUNDED,
+        start: Sequence[Candidate] = (),
     ) -> None:
         self.state = SearchState(Study(Path("rehearsal")), rule, strategy)
         self.study = self.state.study
         self.records: list[Record] = []
         self._static = _Whim(space.space, _no_signature, (), ())
         keys = KeyMaker(space.space, ())
-        self._source = Source(self.state, self.record, keys, self._static, Budget(trials), seed)
+        self._source = Source(self.state, self.record, keys, self._static, Budget(trials), seed, start=start)
         self.record(
             {
                 "event": "study",

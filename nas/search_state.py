@@ -23,6 +23,8 @@ class SearchState:
         if number is not None and number < len(self.study):
             waiting = self.study.followers(self.study[number])
         self.study.apply(record)
+        if event == "inherited":
+            self._tell_inherited()
         if number is None:
             return
         trial = self.study[number]
@@ -39,6 +41,12 @@ class SearchState:
             self.rule.ended(trial)
             self.strategy.tell(trial, trial.measurement, trial.outcome)
             self._tell_followers(trial, waiting)
+
+    def _tell_inherited(self) -> None:
+        for trial in self.study.inherited:
+            for measurement in trial.rungs.values():
+                self.strategy.tell(trial, measurement, None)
+            self.strategy.tell(trial, trial.measurement, trial.outcome)
 
     def _proposed(self, trial: Trial, verdict: str | None) -> None:
         if verdict is None:

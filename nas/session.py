@@ -4,7 +4,7 @@ import os
 import platform
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,7 +22,9 @@ from nas.search_state import SearchState
 from nas.signals import AtOnce, Interrupts
 from nas.study import SCHEMA, Study, fold, replay
 from nas.summary import write_summary
+from nas.warm_start import inherited
 
+_OPENING = ("study", "inherited", "opened")
 _PACKAGES = ("ray-nas", "ray", "torch", "optuna", "numpy")
 
 
@@ -42,7 +44,7 @@ def run(config: SearchConfig, folder: Path, watch: Watch = silent) -> Ending:
         raise StudyError(f"{folder} holds the trials of a study whose log is gone; choose another folder")
     parts = Parts(config, folder)
     state = parts.state()
-    return _session(parts, state, watch, header=_header(parts))
+    return _session(parts, state, watch, opening=[_header(parts), *_inheritance(parts)], anew=True)
 
 
 def resume(
@@ -56,7 +58,7 @@ def resume(
     ``change`` edits the plain configuration (budgets, ``trial``, ``cluster``, ``study``). ``code`` gives classes and
     functions by kind (``space``, ``task``, ``trainer``, ``strategy``) that the record could keep by name only.
     """
-    study = fold(folder, (record for record in event_log.read(folder) if record["event"] in ("study", "opened")))
+    study = fold(folder, (record for record in event_log.read(folder) if record["event"] in _OPENING))
     if not study.header:
         raise StudyError(f"{folder}: the event log has no header; start the search anew in another folder")
     recorded = _with_code(SearchConfig.from_plain(study.config or study.header["config"]), code or {})
@@ -64,14 +66,19 @@ def resume(
     check(config)
     parts = Parts(config, folder)
     parts.check_schema(study.header["space"])
-    return _session(parts, parts.state(), watch, header=None)
+    return _session(parts, parts.state(), watch, opening=[] if study.inherited_from else _inheritance(parts))
 
 
 def _with_code(config: SearchConfig, code: Mapping[str, Any]) -> SearchConfig:
     return config.model_copy(update={"search": config.search.model_copy(update=dict(code))}) if code else config
 
 
-def _session(parts: Parts, state: SearchState, watch: Watch, header: Record | None) -> Ending:
+def _inheritance(parts: Parts) -> list[Record]:
+    """What the search takes over from an older study: a record, or none; the log keeps it, so it is read once."""
+    return [inherited(parts.config, parts.candidates)] if parts.config.search.from_ else []
+
+
+def _session(parts: Parts, state: SearchState, watch: Watch, opening: Sequence[Record], anew: bool = False) -> Ending:
     with Interrupts() as interrupts:
         try:
             log = EventLog(parts.folder, parts.config.study.fsync)
@@ -79,7 +86,7 @@ def _session(parts: Parts, state: SearchState, watch: Watch, header: Record | No
             raise StorageError(f"{parts.folder}: the study's folder cannot be written ({error.strerror})") from error
         executor: Executor | None = None
         try:
-            _begin(parts, state, log, header)
+            _begin(parts, state, log, opening, anew)
             try:
                 with interrupts.at_once(lambda number: _close_early(state, log, number)):
                     executor = parts.executor(state.study.seconds, interrupts)
@@ -104,16 +111,16 @@ def _session(parts: Parts, state: SearchState, watch: Watch, header: Record | No
                 executor.close(CLOSE_SECONDS)
 
 
-def _begin(parts: Parts, state: SearchState, log: EventLog, header: Record | None) -> None:
-    """Replay the log, or begin it with ``header``; under the lock, so that nobody else writes any more."""
-    if header is None:
+def _begin(parts: Parts, state: SearchState, log: EventLog, opening: Sequence[Record], anew: bool) -> None:
+    """Replay the log, then add ``opening``; under the lock, so that nobody else writes any more."""
+    if not anew:
         replay(parts.folder, state.apply)
     elif log.size:
         raise StudyError(f"{parts.folder}: another search has just begun here; choose another folder")
-    else:
-        log.append(header)
-        state.apply(header)
-        log.flush()
+    for record in opening:
+        log.append(record)
+        state.apply(record)
+    log.flush()
 
 
 def _interrupted(state: SearchState, number: int) -> Ending:

@@ -1,11 +1,12 @@
 """Where legs come from: a promotion first, else a new proposal, on record before anything runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from nas.budget import Budget
 from nas.event_log import EventLog, Record
 from nas.keys import KeyMaker
+from nas.known import OPERATOR as START
 from nas.proposal import EXHAUSTED, Proposal
 from nas.refusals import barren
 from nas.search_state import SearchState
@@ -13,6 +14,7 @@ from nas.static_stage import StaticStage
 from nas.streams import Streams
 from nas.study import answers
 from nas.trial import Outcome, State, Trial
+from search_spaces import Candidate
 from trainers import numbers_to_json
 
 Recorder: TypeAlias = Callable[[Record], None]
@@ -31,7 +33,7 @@ def recorder(log: EventLog, state: SearchState) -> Recorder:
 
 
 class Source:
-    """Asks the fidelity rule, then the strategy, within the budget.
+    """Asks the fidelity rule, then the strategy, within the budget. Known candidates (``start``) come first of all.
 
     A proposal whose key the record answers, or whose trial is under way, is a duplicate; one that the static stage
     refuses is infeasible. Both are recorded and the strategy is asked again. ``over`` says why nothing comes any more,
@@ -48,6 +50,7 @@ class Source:
         budget: Budget,
         seed: int,
         max_same_errors: int = 20,
+        start: Sequence[Candidate] = (),
     ) -> None:
         self._state = state
         self._study = state.study
@@ -57,6 +60,7 @@ class Source:
         self._budget = budget
         self._streams = Streams(seed)
         self._max_same_errors = max_same_errors
+        self._start = start
         self.failing = False
         self.over: str | None = None
         self.exhausted: str | None = None
@@ -105,7 +109,10 @@ class Source:
         if self._study.barren >= _BARREN:
             self.exhausted = f"exhausted: {barren(self._study, _BARREN)}"
             return None
-        answer = self._state.strategy.ask(self._study.pending(), self._streams.at(len(self._study)))
+        number = len(self._study)
+        if number < len(self._start):  # trial n is the n-th of them: the record tells which are still to come
+            return Proposal(self._start[number], operator=START)
+        answer = self._state.strategy.ask(self._study.pending(), self._streams.at(number))
         if answer is EXHAUSTED:
             self.exhausted = "exhausted: the strategy has nothing left to propose"
         return answer if isinstance(answer, Proposal) else None

@@ -49,6 +49,8 @@ class Study:
         self._judged = 0
         self._highest: Fidelity = 0
         self._legs_launched = 0
+        self.inherited_from: str | None = None
+        self.inherited: list[Trial] = []
         self._trials: list[Trial] = []
         self._by_key: dict[str, Trial] = {}
         self._active: dict[int, Trial] = {}
@@ -57,6 +59,7 @@ class Study:
         self._followers: dict[int, list[Trial]] = {}
         self._fold: dict[str, Callable[[Record], None]] = {
             "study": self._on_study,
+            "inherited": self._on_inherited,
             "opened": self._on_opened,
             "proposed": self._on_proposed,
             "launched": self._on_launched,
@@ -73,7 +76,8 @@ class Study:
         return len(self._trials)
 
     def __getitem__(self, number: int) -> Trial:
-        return self._trials[number]
+        """A trial of this study; below 0 one that it inherited, from -1 on."""
+        return self._trials[number] if number >= 0 else self.inherited[-1 - number]
 
     def trials(self) -> list[Trial]:
         """All trials by number, the rejected and the duplicates included."""
@@ -180,6 +184,11 @@ class Study:
             )
         self.header = record
         self.objectives = objectives_from_plain(record["objectives"], record["constraints"])
+
+    def _on_inherited(self, record: Record) -> None:
+        """Trials of an older study: strategies know them, nothing here counts them."""
+        self.inherited_from = record["from"]
+        self.inherited = [_inherited(-1 - at, plain) for at, plain in enumerate(record["trials"])]
 
     def _on_opened(self, record: Record) -> None:
         """A session begins: what ran when the last one died holds no devices, what was stopped at its end may go on."""
@@ -364,6 +373,17 @@ def _values(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     if any(type(value) is list for value in plain.values()):
         return {name: from_json(value) for name, value in plain.items()}
     return plain
+
+
+def _inherited(number: int, plain: Mapping[str, Any]) -> Trial:
+    architecture = Architecture(_values(plain["architecture"]))
+    proposal = Proposal(Candidate(architecture, Values(_values(plain["hyperparameters"]))), operator="inherited")
+    rungs = {
+        fidelity: Measurement(fidelity, numbers_from_json(metrics), seconds)
+        for fidelity, metrics, seconds in plain["rungs"]
+    }
+    outcome = Outcome(plain["outcome"])
+    return Trial(number, proposal, "", 0, max(rungs), {}, State.ENDED, outcome, rungs=rungs)
 
 
 def answers(trial: Trial, until: Fidelity) -> bool:

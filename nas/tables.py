@@ -49,6 +49,8 @@ def headline(study: Study) -> Text:
     counts = study.counts()
     outcomes = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts.items()))
     beside = f"; {study.rejected:,} rejected, {counted(study.duplicates, 'duplicate')}" if len(study) else ""
+    if study.inherited_from:
+        beside += f"; {counted(len(study.inherited), 'trial')} of {study.inherited_from} known"
     hours = study.allocated_seconds() / 3600
     return Text(
         f"{counted(study.launched, 'trial')} ({outcomes or 'none launched'}{beside}) "

@@ -15,6 +15,10 @@ class Strategy(Protocol):
 
     Its state is a fold over what it was told, in log order, so that a resumed search rebuilds it by telling again;
     nothing is pickled. Whatever an ask must remember travels in ``Proposal.notes``.
+
+    It is also told of trials that it has not proposed, which have no notes: known candidates (operator ``start``), and
+    before its first ask those of an older study, which have numbers below 0 (operator ``inherited``). They may be
+    parents.
     """
 
     def ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal | NoProposal:

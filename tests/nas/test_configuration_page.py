@@ -15,7 +15,7 @@ def keys():
     for table, field in SearchConfig.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, Section):
-            yield from ((table, key, inner) for key, inner in kind.model_fields.items())
+            yield from ((table, inner.alias or key, inner) for key, inner in kind.model_fields.items())
 
 
 def rows():
