@@ -5,7 +5,7 @@ It travels by value, because a worker may have none of our packages, or a user's
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -13,14 +13,17 @@ from cluster.collectives import Post
 from cluster.installation import PACKAGES, Installation
 
 
-def start_message(driver: Installation, recipe: bytes, post: Post, log_bytes: int) -> dict[str, Any]:
-    """Return what a rank is started with, of built-in types only."""
+def start_message(
+    driver: Installation, recipe: bytes, code: Mapping[str, Any], post: Post, log_bytes: int
+) -> dict[str, Any]:
+    """Return what a rank is started with, of built-in types only; ``code`` is what `cluster.user_code` deposited."""
     return {
         "installation": driver.plain(),
         "packages": PACKAGES,
         "path": [os.path.abspath(entry) for entry in sys.path],
         "folder": os.getcwd(),
         "recipe": recipe,
+        "code": code,
         "post": asdict(post),
         "log_bytes": log_bytes,
     }

@@ -27,6 +27,7 @@ from cluster.processes import Processes, Reaper
 from cluster.protocol import ExecutorEvent, Halt, Launch, NodeGone
 from cluster.resources import Allocation, ClusterSpec, Node
 from cluster.session import SessionFolder, check_reachable, few_attempts, kept_signal_handlers, prepare
+from cluster.user_code import deposit, located, user_modules
 from trainers import Failure, FailureKind, Recipe
 
 _NODE_SECONDS = 1.0
@@ -68,6 +69,8 @@ class RayExecutor:
         self._events: list[ExecutorEvent] = []
         self._session = RaySession(address, max_devices)
         try:
+            recipe = located(recipe)
+            self._code = deposit(user_modules(recipe), recipe.folder)
             self._recipe = _by_value(recipe)
             self._rank_class = _actor_class()
             self._pool = GangPool(self, patience, keep, self._events.append)
@@ -125,7 +128,8 @@ class RayExecutor:
         """Ask Ray for the actors of a gang."""
         machines = [self._machines.named(name) for name, count in allocation.parts for _ in range(count)]
         starts = [
-            start_message(self._installation, self._recipe, post, self._log_bytes) for post in self._posts(machines)
+            start_message(self._installation, self._recipe, self._code, post, self._log_bytes)
+            for post in self._posts(machines)
         ]
         deliver = partial(_deliver, self._inbox, number)
         return _ActorRanks(self._rank_class, machines, starts, deliver)

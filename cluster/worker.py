@@ -16,6 +16,7 @@ from cluster.installation import Installation, InstallationError
 from cluster.protocol import Leg
 from cluster.scrub import Baseline
 from cluster.trial_log import TrialLog
+from cluster.user_code import use
 from trainers import Failure, FailureKind, Fidelity, Measurement, Plan, Recipe, Runner
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ def begin(plain: Mapping[str, Any]) -> tuple[Worker | None, dict[str, Any]]:
     except InstallationError as error:
         return None, {"mismatch": str(error)}
     try:
+        use(plain["code"])
         recipe: Recipe = pickle.loads(plain["recipe"])
         worker = Worker(recipe, Post(**plain["post"]), plain["log_bytes"])
     except Exception as error:

@@ -67,7 +67,7 @@ def bootstrapped(folder: Path, driver: Installation, *path: Path, absent: str = 
     from ray import cloudpickle
 
     recipe = Recipe(Reference("mlp"), Reference("digits"), Reference("supervised"), maximum=1, folder=folder)
-    message = start_message(driver, pickle.dumps(recipe), Post(0, 1), log_bytes=1000)
+    message = start_message(driver, pickle.dumps(recipe), {"modules": {}, "copy": ""}, Post(0, 1), log_bytes=1000)
     blob = cloudpickle.dumps((rank_class(lambda method: method), {**message, "path": [], "folder": str(folder)}))
     script = """
         import json, pickle, sys
