@@ -137,7 +137,6 @@ class Worker:
 
     def _attempt(self, order: Order) -> Failure | None:
         leg, post = order.leg, self._post
-        self._baseline.seed(leg.seed)
         group = process_group(post, self._store, order.token) if self._store else nullcontext()
         switch = HaltSwitch(post, self._answers, order.token, self._pulled[order.token])
         try:
@@ -155,6 +154,7 @@ class Worker:
                     device=post.device,
                     emit=self._emit,
                     halted=switch,
+                    reseed=self._baseline.seed,
                 )
         except RendezvousError as error:
             return Failure.of(error, "start", FailureKind.CRASHED)

@@ -128,6 +128,7 @@ class Search(Section):
     static_metrics: list[Code] | None = key(
         "static metrics, each as a name or module:name", '["my_search:flops"]', None, min_length=1
     )
+    replicates: int = key("a whole number of at least 1 (trainings of each candidate)", "3", 1, ge=1, le=1000)
     merge: Literal["canonical", "exact"] | None = key(
         '"canonical" (isomorphic architectures are one) or "exact"', '"canonical"', None
     )

@@ -13,6 +13,7 @@ from nas.config_sections import BUDGETS
 from nas.study import Study
 from nas.trial import Outcome, State
 from trainers import Fidelity, Measurement
+from trainers.replicates import standard_error_name
 
 _DONE = (Outcome.COMPLETED, Outcome.STOPPED)
 _PLAIN_SECONDS = 10.0
@@ -138,6 +139,14 @@ def number(value: float) -> str:
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.4f}" if 0.01 <= abs(value) < 10 else f"{value:.4g}"
+
+
+def measured(metrics: Mapping[str, float], name: str) -> str:
+    """A metric, with its standard error where it is a mean over replicates; ``-`` where there is none."""
+    if name not in metrics:
+        return "-"
+    error = metrics.get(standard_error_name(name))
+    return number(metrics[name]) if error is None else f"{number(metrics[name])} +- {number(error)}"
 
 
 def counted(count: int, noun: str) -> str:

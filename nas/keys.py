@@ -9,18 +9,18 @@ from search_spaces import Candidate, Reference, SearchSpace
 
 
 class KeyMaker:
-    """Hashes space, canonical architecture, hyperparameters, task and replicate.
+    """Hashes space, canonical architecture, hyperparameters, task and the number of replicates.
 
     Space and task count with their arguments. ``merge="exact"`` leaves architectures as they are, for recorded results
     that differ between equivalent ones.
     """
 
     def __init__(
-        self, space: SearchSpace, names: Sequence[Reference], merge: str = "canonical", replicate: int = 0
+        self, space: SearchSpace, names: Sequence[Reference], merge: str = "canonical", replicates: int = 1
     ) -> None:
         self._canonical = space.canonical if merge == "canonical" else None
         code = [[name.name, dict(name.arguments)] for name in names]
-        prefix = orjson.dumps([space.schema_hash(), code, replicate], default=repr, option=orjson.OPT_SORT_KEYS)
+        prefix = orjson.dumps([space.schema_hash(), code, replicates - 1], default=repr, option=orjson.OPT_SORT_KEYS)
         self._state = blake2b(prefix, digest_size=12)
 
     def key(self, candidate: Candidate) -> str:

@@ -46,6 +46,7 @@ def make_recipe(config: SearchConfig, folder: Path) -> Recipe:
         folder=folder.resolve(),
         bounds=config.bounds,
         settings=config.trainer,
+        replicates=config.search.replicates,
     )
 
 
@@ -158,7 +159,8 @@ class Parts:
         """Put the parts together."""
         search, cluster = self.config.search, self.config.cluster
         budget = Budget(search.trials, search.hours, search.device_hours, search.target)
-        keys = KeyMaker(self.space, (self.recipe.space, self.recipe.task), search.merge or "canonical")
+        code = (self.recipe.space, self.recipe.task)
+        keys = KeyMaker(self.space, code, search.merge or "canonical", search.replicates)
         scheduler = Scheduler(executor.cluster, cluster.max_concurrent, cluster.max_devices, self.plan.width)
         check_fits(scheduler, self.plan)
         return Controller(
@@ -178,7 +180,7 @@ class Parts:
             ),
             settings=Settings(search.seed, self.plan, self.config.trial.timeout, search.max_same_errors),
             interrupted=interrupted,
-            retention=Retention(self.folder, self.config.study.keep_gib * _GIB),
+            retention=Retention(self.folder, self.config.study.keep_gib * _GIB, search.replicates),
             watch=watch,
         )
 

@@ -8,6 +8,7 @@ from time import monotonic
 
 from nas.study import Study
 from nas.trial import State, Trial
+from trainers.runner import checkpoint_folder
 
 _SHRINK_TO = 0.9
 _LOOK_SECONDS = 0.2
@@ -20,12 +21,13 @@ class Retention:
     that goes on after all starts anew). A trial that runs, waits, or stands on the Pareto front keeps its own.
     """
 
-    def __init__(self, folder: Path, keep_bytes: float) -> None:
+    def __init__(self, folder: Path, keep_bytes: float, replicates: int = 1) -> None:
         self._trials = folder / "trials"
-        self._prefix = str(self._trials)
+        self._folder = folder
+        self._replicates = replicates
         self._keep_bytes = keep_bytes
         self._bytes: dict[int, int] = {
-            int(entry.name): _size(str(entry / "checkpoints"))
+            int(entry.name): self._size(int(entry.name))
             for entry in (self._trials.iterdir() if self._trials.is_dir() else ())
             if entry.name.isdecimal()
         }
@@ -51,7 +53,7 @@ class Retention:
 
     def _count(self) -> None:
         for number in self._unseen:
-            size = _size(self._checkpoints(number))
+            size = self._size(number)
             self._total += size - self._bytes.get(number, 0)
             self._bytes[number] = size
 
@@ -64,14 +66,18 @@ class Retention:
             if size and number not in spared and study[number].state in (State.ENDED, State.PAUSED)
         ]
         for trial in sorted(removable, key=_worth):
-            rmtree(self._checkpoints(trial.number), ignore_errors=True)
+            for path in self._checkpoints(trial.number):
+                rmtree(path, ignore_errors=True)
             self._total -= self._bytes[trial.number]
             self._bytes[trial.number] = 0
             if self._total <= _SHRINK_TO * self._keep_bytes:
                 return
 
-    def _checkpoints(self, number: int) -> str:
-        return f"{self._prefix}/{number:05d}/checkpoints"
+    def _checkpoints(self, number: int) -> list[Path]:
+        return [checkpoint_folder(self._folder, number, replicate) for replicate in range(self._replicates)]
+
+    def _size(self, number: int) -> int:
+        return sum(map(_size, self._checkpoints(number)))
 
 
 def _worth(trial: Trial) -> tuple[bool, float, float]:
@@ -79,7 +85,7 @@ def _worth(trial: Trial) -> tuple[bool, float, float]:
     return held, trial.fidelity if held else 0, trial.ended_at or 0.0
 
 
-def _size(folder: str) -> int:
+def _size(folder: Path) -> int:
     try:
         with os.scandir(folder) as entries:
             return sum(entry.stat().st_size for entry in entries)

@@ -82,7 +82,7 @@ def retrain(
         raise ConfigError(str(error)) from error
     place = retrained_folder(folder, chosen.number)
     _prepare(place, {"plan": str(degrees), "maximum": config.fidelity.max, "trainer": config.trainer})
-    recipe = replace(make_recipe(config, place), test=True, bounds=())
+    recipe = replace(make_recipe(config, place), test=True, bounds=(), replicates=1)
     legs = [
         Leg(
             LegId(seed, 0, 0),

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nas.display import budgets_of, counted, duration, number, reach, time_left
+from nas.display import budgets_of, counted, duration, measured, number, reach, time_left
 from nas.refusals import refusals
 from nas.study import Study
 from nas.trial import Outcome, Trial
@@ -81,7 +81,7 @@ def trial_table(study: Study, trials: Sequence[Trial], title: str, best: Trial |
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("candidate", overflow="fold", style="dim")
     for trial in trials:
-        values = [number(trial.metrics[name]) if name in trial.metrics else "-" for name in names]
+        values = [measured(trial.metrics, name) for name in names]
         style = "bold green" if trial is best else None
         table.add_row(str(trial.number), *values, Text(short(trial.proposal.candidate)), style=style)
     return table

@@ -31,6 +31,7 @@ class Recipe:
     ``maximum`` is the study's largest fidelity, over which schedules run whatever the rung. ``bounds`` are the
     constraints that a trainer can judge before it trains (``parameters``). ``settings`` is the ``[trainer]`` table of
     the configuration. With ``test`` the train and validation splits are learnt from and the test split is reported.
+    Each leg is run ``replicates`` times, under different seeds (see `trainers.replicates`).
     """
 
     space: Reference
@@ -41,6 +42,7 @@ class Recipe:
     bounds: tuple[Bound, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     test: bool = False
+    replicates: int = 1
 
 
 class Halted(BaseException):
@@ -73,9 +75,10 @@ State = Callable[[], Mapping[str, Any]] | Mapping[str, Any]
 class Context:
     """One rank's view of a leg.
 
-    ``device`` is a torch device string, ``seed`` the trial's own, equal on all ranks. ``emit`` takes each measurement
-    to the executor, ``halted`` says whether the trial was told to end. ``begin`` is the leg's first fidelity where
-    there are no checkpoints (a virtual clock). ``stage`` is what goes on now, for the record of a failure.
+    ``device`` is a torch device string, ``seed`` that of the trial's ``replicate``, equal on all ranks. ``emit`` takes
+    each measurement to the executor, ``halted`` says whether the trial was told to end. ``begin`` is the leg's first
+    fidelity where there are no checkpoints (a virtual clock). ``stage`` is what goes on now, for the record of a
+    failure.
     """
 
     recipe: Recipe
@@ -95,6 +98,7 @@ class Context:
     begin: Fidelity = 0
     materials: Materials | None = None
     stage: str = "train"
+    replicate: int = 0
 
     def __post_init__(self) -> None:
         self._last = self.start

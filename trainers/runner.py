@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from time import monotonic
 from typing import cast
 
@@ -16,6 +17,7 @@ from trainers.materials import Materials
 from trainers.measurement import Fidelity, Measurement
 from trainers.parallelism.plan import Plan
 from trainers.registries import TRAINERS
+from trainers.replicates import mean_of, replicate_seed
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -36,9 +38,9 @@ class Runner:
         """The trainer, which may keep the last trial's model for its next leg."""
         return cast(Trainer, self.recipe.trainer.make(TRAINERS))
 
-    def checkpoints(self, trial: int) -> CheckpointFolder:
-        """Where the checkpoints of ``trial`` are."""
-        return CheckpointFolder(self.recipe.folder / "trials" / f"{trial:05d}" / "checkpoints")
+    def checkpoints(self, trial: int, replicate: int = 0) -> CheckpointFolder:
+        """Where the checkpoints of a replicate of ``trial`` are; those of the first are the trial's own."""
+        return CheckpointFolder(checkpoint_folder(self.recipe.folder, trial, replicate))
 
     def run(
         self,
@@ -57,8 +59,69 @@ class Runner:
         halted: Callable[[], bool] = lambda: False,
         start: Fidelity = 0,
         virtual: bool = False,
+        reseed: Callable[[int], None] = lambda seed: None,
     ) -> Failure | None:
-        """Run one rank of a leg to ``until``; return how it failed, or None.
+        """Run one rank of a leg to ``until``, replicate after replicate; return how it failed, or None.
+
+        Several replicates are measured as one: their means are emitted at ``until``, before it the first one's
+        progress. One that fails fails the leg; those before it have their checkpoints and are not trained again.
+        ``reseed`` is called before each training, with its seed.
+        """
+        measured: list[Measurement] = []
+        replicates = self.recipe.replicates
+
+        def gather(measurement: Measurement) -> None:
+            if measurement.fidelity == until:
+                measured.append(measurement)
+            elif not measured:
+                emit(measurement)
+
+        for replicate in range(replicates):
+            its_seed = replicate_seed(seed, replicate)
+            reseed(its_seed)
+            failure = self._run(
+                candidate,
+                trial=trial,
+                until=until,
+                seed=its_seed,
+                emit=emit if replicates == 1 else gather,
+                plan=plan,
+                attempt=attempt,
+                source=source,
+                rank=rank,
+                world_size=world_size,
+                device=device,
+                halted=halted,
+                start=start,
+                virtual=virtual,
+                replicate=replicate,
+            )
+            if failure is not None:
+                return failure
+        if measured:
+            emit(mean_of(measured))
+        return None
+
+    def _run(
+        self,
+        candidate: Candidate,
+        *,
+        trial: int,
+        until: Fidelity,
+        seed: int,
+        emit: Callable[[Measurement], None],
+        plan: Plan,
+        attempt: int,
+        source: tuple[int, Fidelity] | None,
+        rank: int,
+        world_size: int,
+        device: str,
+        halted: Callable[[], bool],
+        start: Fidelity,
+        virtual: bool,
+        replicate: int,
+    ) -> Failure | None:
+        """Run one replicate.
 
         The leg goes on from the trial's newest checkpoint up to ``until``, else from that of ``source`` (trial,
         fidelity), else from 0. Where the checkpoint stands at ``until`` its measurement is emitted and nothing
@@ -67,7 +130,7 @@ class Runner:
         """
         context = None
         try:
-            checkpoint = None if virtual else self._start(trial, until, source, world_size, device)
+            checkpoint = None if virtual else self._start(trial, replicate, until, source, world_size, device)
             if checkpoint and checkpoint.fidelity == until:
                 if rank == 0:
                     emit(checkpoint.measurement)
@@ -79,7 +142,7 @@ class Runner:
                 seed=seed,
                 emit=emit,
                 checkpoint=checkpoint,
-                checkpoints=None if virtual else self.checkpoints(trial),
+                checkpoints=None if virtual else self.checkpoints(trial, replicate),
                 attempt=attempt,
                 plan=plan,
                 rank=rank,
@@ -89,6 +152,7 @@ class Runner:
                 clock=None if virtual else monotonic,
                 begin=start if virtual else 0,
                 materials=self.materials,
+                replicate=replicate,
             )
             self._train(candidate, context)
         except KeyboardInterrupt:
@@ -97,11 +161,13 @@ class Runner:
             return failure_of(error, context.stage if context else "load")
         return None
 
-    def _checkpoint(self, trial: int, until: Fidelity, source: tuple[int, Fidelity] | None) -> Checkpoint | None:
+    def _checkpoint(
+        self, trial: int, replicate: int, until: Fidelity, source: tuple[int, Fidelity] | None
+    ) -> Checkpoint | None:
         """Return the trial's own newest checkpoint up to ``until``, else the source's; make the trial's folder."""
         if not self.recipe.folder.is_dir():
             raise StorageError(f"{self.recipe.folder}: the study's folder is gone, or this machine does not see it")
-        own = self.checkpoints(trial)
+        own = self.checkpoints(trial, replicate)
         try:
             own.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -112,18 +178,24 @@ class Runner:
         number, fidelity = source
         if fidelity >= until:
             raise ValueError(f"source = {source}: trial {trial} cannot go on from there to {until}, which is not above")
-        return self.checkpoints(number).newest(fidelity)
+        return self.checkpoints(number, replicate).newest(fidelity)
 
     def _start(
-        self, trial: int, until: Fidelity, source: tuple[int, Fidelity] | None, world_size: int, device: str
+        self,
+        trial: int,
+        replicate: int,
+        until: Fidelity,
+        source: tuple[int, Fidelity] | None,
+        world_size: int,
+        device: str,
     ) -> Checkpoint | None:
         """Return what the leg goes on from; raise StorageError where the ranks do not see the same."""
         if world_size == 1:
-            return self._checkpoint(trial, until, source)
+            return self._checkpoint(trial, replicate, until, source)
         from trainers.parallelism.collectives import differing_ranks, from_rank_0
 
         from_rank_0(0, device)  # waits for rank 0, which may still write the leg before
-        found = self._checkpoint(trial, until, source)
+        found = self._checkpoint(trial, replicate, until, source)
         start = found.fidelity if found else 0
         others = differing_ranks(str(float(start)), device)
         if others:
@@ -147,6 +219,12 @@ class Runner:
                 f"the trainer returned without having reported fidelity {context.until} (its last report: "
                 f"{context.reached}); call context.report(context.until, metrics) before it returns"
             )
+
+
+def checkpoint_folder(study: Path, trial: int, replicate: int = 0) -> Path:
+    """The folder of a replicate's checkpoints; its parent holds the learning curve."""
+    folder = study / "trials" / f"{trial:05d}"
+    return (folder / f"replicate-{replicate}" if replicate else folder) / "checkpoints"
 
 
 def failure_of(error: BaseException, stage: str) -> Failure:

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 
 from nas.config_toml import to_toml
-from nas.display import counted, duration, number, reach
+from nas.display import counted, duration, measured, number, reach
 from nas.refusals import refusals
 from nas.report.content import config, content
 from nas.report.history import Point
@@ -137,7 +137,7 @@ def _front(study: Study) -> str:
 
 
 def _front_row(trial: Trial, names: Iterable[str], best: bool) -> str:
-    values = "".join(f'<td class="number">{number(trial.metrics[name])}</td>' for name in names)
+    values = "".join(f'<td class="number">{measured(trial.metrics, name)}</td>' for name in names)
     mark = ' class="best open"' if best else ""
     parts = (trial.proposal.candidate.architecture, trial.proposal.candidate.hyperparameters)
     text = "; ".join(_named_values(values) for values in parts if values)
