@@ -20,8 +20,8 @@ _BASE = 10_000.0
 _PATCHES = 8
 """Patches along the shorter side of an image, about."""
 
-_POSITION_SCALE = 0.3
-"""Deviation of learnt positions; those of tokens is 1."""
+_EMBEDDED, _PLACED = 0.3, 0.2
+"""Deviations at the start: of what is embedded, and of its positions. Tried: 0.02 to 1 (docs/lab.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Learned(nn.Module):
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
         self.vectors = nn.Parameter(torch.empty(length, width))
-        nn.init.normal_(self.vectors, std=_POSITION_SCALE)
+        nn.init.normal_(self.vectors, std=_PLACED)
 
     def forward(self, features: Tensor) -> Tensor:
         """[batch, length, width] to the same shape."""
@@ -163,7 +163,8 @@ class Sinusoidal(nn.Module):
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
         angles = _angles(length, -(-width // 2))
-        self.register_buffer("waves", torch.cat([angles.sin(), angles.cos()], -1)[:, :width], persistent=False)
+        waves = torch.cat([angles.sin(), angles.cos()], -1)[:, :width]
+        self.register_buffer("waves", 2**0.5 * _PLACED * waves, persistent=False)
 
     def forward(self, features: Tensor) -> Tensor:
         """[batch, length, width] to the same shape."""
@@ -176,6 +177,7 @@ class Tokens(nn.Module):
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()
         self.table = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.table.weight, std=_EMBEDDED)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[batch, length] to [batch, length, width]."""
@@ -189,7 +191,7 @@ class Patches(nn.Module):
     def __init__(self, channels: int, side: int, width: int) -> None:
         super().__init__()
         self.side = side
-        self.linear = _linear(channels * side**2, width, bias=True)
+        self.linear = _linear(channels * side**2, width, gain=_EMBEDDED, bias=True)
 
     def forward(self, images: Tensor) -> Tensor:
         """[batch, channels, height, width] to [batch, patches, width]; zeros fill incomplete patches."""
@@ -217,7 +219,7 @@ def _embedding(given: TensorType, width: int, patch: int | None) -> tuple[nn.Mod
         assert given.vocabulary is not None
         return Tokens(given.vocabulary, width), given.shape[0]
     if len(given.shape) == 2:
-        return _linear(given.shape[1], width, bias=True), given.shape[0]
+        return _linear(given.shape[1], width, gain=_EMBEDDED, bias=True), given.shape[0]
     channels, *sides = given.shape
     patch = patch or -(-min(sides) // _PATCHES)
     return Patches(channels, patch, width), -(-sides[0] // patch) * -(-sides[1] // patch)

@@ -109,6 +109,15 @@ def test_signals_keep_their_scale_in_the_stages():
         assert 0.5 < features.square().mean().item() < 2.0
 
 
+def test_convolutions_keep_the_scale_of_gradients():
+    (_, network), *_ = networks(Mobile(stages=3, depth=3, widths=(48,), expansions=(6,), kernels=(3, 5)), (3, 8, 8), 1)
+    convolutions = [module for module in network.modules() if isinstance(module, nn.Conv2d)]
+    assert {convolution.groups for convolution in convolutions} == {1, 288}
+    for convolution in convolutions:
+        fan_out = convolution.kernel_size[0] ** 2 * convolution.out_channels / convolution.groups
+        assert convolution.weight.var().item() * fan_out == pytest.approx(2, rel=0.2)
+
+
 def test_gradients_reach_every_parameter_after_the_first_step():
     for _, network in networks(Mobile(), (1, 8, 8)):
         optimizer = torch.optim.SGD(network.parameters(), 0.1)
