@@ -27,7 +27,7 @@ from cluster.processes import Processes, Reaper
 from cluster.protocol import ExecutorEvent, Halt, Launch, NodeGone
 from cluster.resources import Allocation, ClusterSpec, Node
 from cluster.session import SessionFolder, check_reachable, few_attempts, kept_signal_handlers, prepare
-from cluster.user_code import deposit, located, user_modules
+from cluster.user_code import deposit, located_recipe, modules_of
 from trainers import Failure, FailureKind, Recipe
 
 _NODE_SECONDS = 1.0
@@ -69,8 +69,8 @@ class RayExecutor:
         self._events: list[ExecutorEvent] = []
         self._session = RaySession(address, max_devices)
         try:
-            recipe = located(recipe)
-            self._code = deposit(user_modules(recipe), recipe.folder)
+            recipe = located_recipe(recipe)
+            self._code = deposit(modules_of(recipe), recipe.folder)
             self._recipe = _by_value(recipe)
             self._rank_class = _actor_class()
             self._pool = GangPool(self, patience, keep, self._events.append)

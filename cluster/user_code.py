@@ -8,9 +8,9 @@ same sources is imported as it is.
 import ast
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib import invalidate_caches
 from importlib.util import find_spec
@@ -26,32 +26,53 @@ FOLDER = "code"
 _COMPILED = (".so", ".pyd", ".dylib")
 _FILE_BYTES = 2**20
 _MODULE_BYTES = 16 * 2**20
-_MODULE_FILES = 5_000
+_MODULE_FILES = 1_000
 
 Files = dict[str, bytes]
 """Contents by path, relative to the folder that holds the module."""
 
 
-def located(recipe: Recipe) -> Recipe:
-    """Return ``recipe`` with code by ``module:name`` where it goes by the entry point of an installed package."""
-    references = ((recipe.space, SPACES), (recipe.task, TASKS), (recipe.trainer, TRAINERS))
-    space, task, trainer = (_located(*pair) for pair in references)
-    return replace(recipe, space=space, task=task, trainer=trainer)
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A top-level module of the user: a file or a package in ``folder``, with its ``files``."""
+
+    name: str
+    folder: Path
+    files: Files
+
+    @property
+    def path(self) -> Path:
+        """The file or the package."""
+        package = self.folder / self.name
+        return package if package.is_dir() else self.folder / f"{self.name}.py"
 
 
-def _located(reference: Reference, registry: Registry) -> Reference:
+def located(reference: Reference, registry: Registry) -> Reference:
+    """Return the same code by ``module:name`` where it goes by the entry point of an installed package."""
     point = registry.installed.get(reference.code) if isinstance(reference.code, str) else None
     return replace(reference, code=f"{point.module}:{point.attr}") if point is not None else reference
 
 
-def user_modules(recipe: Recipe) -> dict[str, Files]:
-    """Sources of the user's modules that a `located` recipe needs, by top-level name.
+def located_recipe(recipe: Recipe) -> Recipe:
+    """Return ``recipe`` with its code `located`."""
+    references = ((recipe.space, SPACES), (recipe.task, TASKS), (recipe.trainer, TRAINERS))
+    space, task, trainer = (located(*pair) for pair in references)
+    return replace(recipe, space=space, task=task, trainer=trainer)
 
-    That is the code that it names, with what this imports from beside it. Modules of the standard library and of
+
+def modules_of(recipe: Recipe) -> list[Module]:
+    """`user_modules` of a `located_recipe`."""
+    return user_modules((recipe.space, recipe.task, recipe.trainer))
+
+
+def user_modules(references: Sequence[Reference]) -> list[Module]:
+    """The user's modules that `located` code needs, by name.
+
+    That is the code that is named, with what this imports from beside it. Modules of the standard library and of
     installed packages are not followed into; one with compiled parts, or too large, must be where workers find it.
     """
-    named = [_module(reference) for reference in (recipe.space, recipe.task, recipe.trainer)]
-    found: dict[str, Files] = {}
+    named = [_module(reference) for reference in references]
+    found: list[Module] = []
     waiting = [name for name in named if name]
     seen = {"__main__", *PACKAGES, *sys.stdlib_module_names}
     if "__main__" in named:  # it goes by value itself, but not what it imports
@@ -66,24 +87,24 @@ def user_modules(recipe: Recipe) -> dict[str, Files]:
             continue
         files = _files(folder, name)
         if files:
-            found[name] = files
+            found.append(Module(name, folder, files))
             waiting += [] if _installed(folder) else _imports(files)
-    return found
+    return sorted(found, key=lambda module: module.name)
 
 
-def deposit(modules: Mapping[str, Files], study: Path) -> dict[str, Any]:
+def deposit(modules: Sequence[Module], study: Path) -> dict[str, Any]:
     """Copy ``modules`` into the folder of a study; return what workers must know, of built-in types only.
 
     A disk that is full leaves no copy: a worker that needs it says so.
     """
-    digests = {name: _digests(files) for name, files in sorted(modules.items())}
+    digests = {module.name: _digests(module.files) for module in modules}
     content = _digest(repr(digests).encode())[:16]
     place = study / FOLDER / content
     if modules and not place.is_dir():
         part = place.with_name(f"{content}.{os.getpid()}")
         try:
-            for files in modules.values():
-                for path, text in files.items():
+            for module in modules:
+                for path, text in module.files.items():
                     (part / path).parent.mkdir(parents=True, exist_ok=True)
                     (part / path).write_bytes(text)
             part.rename(place)

@@ -103,15 +103,17 @@ def submit(
     from cluster.jobs import submit as submit_job
     from nas.config_text import load_config
     from nas.errors import ConfigError
+    from nas.submission import needs
 
-    load_config(file, settings or ())
+    config = load_config(file, settings or ())
     if not folder.is_absolute():
         raise ConfigError(f"--dir {folder}: give an absolute path; the job runs in a folder of its own, then deleted")
+    named, modules = needs(config)
     arguments = ["--dir", str(folder)]
-    for setting in settings or ():
+    for setting in [*(settings or ()), *named]:
         arguments += ["--set", setting]
     try:
-        job = submit_job(file, arguments, address)
+        job = submit_job(file, arguments, address, modules=modules)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     _answer(json, {"job": job, "folder": str(folder)})

@@ -1,4 +1,4 @@
-"""A search that is submitted as a Ray job runs on the cluster that it finds there."""
+"""A search that is submitted as a Ray job runs on the cluster that it finds there, with plug-ins that are not there."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ import nas
 
 SEARCH = """
 [search]
-space = "mlp"
+space = "far-space"
 trainer = "mine:train"
 trials = 4
 [objectives]
@@ -29,11 +29,16 @@ def train(candidate, context):
     import ray
     context.report(context.until, {"val_accuracy": candidate.hyperparameters["learning_rate"]})
 """
+SITE = {
+    "far_space.py": "from search_spaces.mlp import MLP\n\n\nclass Far(MLP):\n    pass\n",
+    "far_space-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: far-space\nVersion: 1.0\n",
+    "far_space-1.0.dist-info/entry_points.txt": "[nas.search_spaces]\nfar-space = far_space:Far\n",
+}
 CLUSTER = """
 import json, os, secrets, socket, sys, time
 from pathlib import Path
 
-file, folder, temporary = sys.argv[1:]
+file, folder, temporary, site = sys.argv[1:]
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32), RAY_USAGE_STATS_ENABLED="0")
 os.environ["RAY_TMPDIR"] = temporary  # Cluster notes its address there, and the job looks there for it
 os.makedirs(f"{temporary}/ray")
@@ -56,11 +61,17 @@ head = Cluster(
     },
 )
 url = "http://" + ray._private.worker.get_dashboard_url()
+sys.path += [".", site]  # of this process alone: neither the job nor its workers have it
+from nas.config_text import load_config
+from nas.submission import needs
+settings, modules = needs(load_config(file))
+assert settings == ["search.space=far_space:Far"]
+arguments = ["--dir", folder, *(word for setting in settings for word in ("--set", setting))]
 deadline = time.monotonic() + 90
 job = None
 while job is None:
     try:
-        job = submit(Path(file), ["--dir", folder], url)
+        job = submit(Path(file), arguments, url, modules=modules)
     except ValueError as error:
         if "No available agent" not in str(error) or time.monotonic() > deadline:
             raise
@@ -83,9 +94,13 @@ def test_a_submitted_search_uses_the_job_s_cluster(tmp_path_factory, tmp_path):
     (tmp_path / "mine.py").write_text(TRAINER)
     (tmp_path / "cluster_script.py").write_text(CLUSTER)
     study_folder = tmp_path / "study"
+    site = tmp_path_factory.mktemp("site")
+    for path, text in SITE.items():
+        (site / path).parent.mkdir(exist_ok=True)
+        (site / path).write_text(text)
     short = tmp_path_factory.mktemp("r")  # a socket's path has a fixed size
     ran = subprocess.run(
-        [sys.executable, "cluster_script.py", "search.toml", str(study_folder), str(short)],
+        [sys.executable, "cluster_script.py", "search.toml", str(study_folder), str(short), str(site)],
         cwd=tmp_path,
         env={**_environment(), "PYTHONPATH": str(Path(nas.__file__).parents[1])},
         capture_output=True,

@@ -13,7 +13,7 @@ from shutil import rmtree
 import pytest
 
 from cluster import Finished, Reported
-from cluster.user_code import deposit, located, use, user_modules
+from cluster.user_code import deposit, located_recipe, modules_of, use
 from search_spaces import SPACES, Reference
 from tests.cluster.ray_bench import Bench
 from trainers import Recipe
@@ -86,30 +86,36 @@ def recipe(study: Path, space: object = "local_search:Space", trainer: object = 
 
 
 def test_an_entry_point_travels_as_module_and_name(local: Path, tmp_path: Path) -> None:
-    there = located(recipe(tmp_path / "study", "local-space"))
+    there = located_recipe(recipe(tmp_path / "study", "local-space"))
     assert there.space == Reference("local_search:Space")
     assert there.task == Reference("digits")
 
 
 def test_what_is_needed_is_what_is_named_and_what_it_imports_from_beside_it(local: Path, tmp_path: Path) -> None:
-    found = user_modules(located(recipe(tmp_path / "study", "local-space")))
-    assert {name: sorted(files) for name, files in found.items()} == {
+    found = modules_of(located_recipe(recipe(tmp_path / "study", "local-space")))
+    assert {module.name: sorted(module.files) for module in found} == {
         "local_search": ["local_search.py"],
         "local_layers": ["local_layers.py"],
         "local_package": ["local_package/__init__.py", "local_package/data.txt", "local_package/deep.py"],
     }
-    assert found["local_layers"]["local_layers.py"] == b"ANSWER = 42\n"
+    assert found[0].files == {"local_layers.py": b"ANSWER = 42\n"}
+    assert [module.path for module in found] == [
+        local / "local_layers.py",
+        local / "local_package",
+        local / "local_search.py",
+    ]
 
 
 def test_code_of_ours_and_of_installed_packages_stays_where_it_is(tmp_path: Path) -> None:
-    assert user_modules(recipe(tmp_path / "study", "mlp", "trainers.supervised:Supervised")) == {}
-    assert user_modules(recipe(tmp_path / "study", "torch.nn:Linear", "math:sin")) == {}
+    assert modules_of(recipe(tmp_path / "study", "mlp", "trainers.supervised:Supervised")) == []
+    assert modules_of(recipe(tmp_path / "study", "torch.nn:Linear", "math:sin")) == []
 
 
 def test_a_class_given_as_an_object_is_found_by_its_module(local: Path, tmp_path: Path) -> None:
     import local_search
 
-    assert "local_layers" in user_modules(recipe(tmp_path / "study", local_search.Space, "synthetic"))
+    found = modules_of(recipe(tmp_path / "study", local_search.Space, "synthetic"))
+    assert {module.name for module in found} == {"local_search", "local_layers", "local_package"}
 
 
 def worker(code: object, *path: Path) -> dict[str, str]:
@@ -134,7 +140,7 @@ def worker(code: object, *path: Path) -> dict[str, str]:
 
 
 def test_the_same_files_are_used_where_they_are_others_not(local: Path, tmp_path: Path) -> None:
-    code = deposit(user_modules(recipe(tmp_path / "study")), tmp_path / "study")
+    code = deposit(modules_of(recipe(tmp_path / "study")), tmp_path / "study")
     copy = Path(code["copy"])
     assert worker(code, local)["local_layers"] == str(local / "local_layers.py")
     assert worker(code) == {
@@ -147,7 +153,7 @@ def test_the_same_files_are_used_where_they_are_others_not(local: Path, tmp_path
     assert worker(code, local)["read"] == 3  # data may change, sources may not
     (local / "local_layers.py").write_text("ANSWER = 43\n")
     assert worker(code, local)["answer"] == 42
-    assert worker(deposit(user_modules(recipe(tmp_path / "study")), tmp_path / "study"), local)["answer"] == 43
+    assert worker(deposit(modules_of(recipe(tmp_path / "study")), tmp_path / "study"), local)["answer"] == 43
     rmtree(copy)
     assert "storage that all nodes share" in worker(code)["error"]
 
@@ -156,14 +162,15 @@ def test_the_same_files_are_used_where_they_are_others_not(local: Path, tmp_path
 def test_what_cannot_be_copied_whole_is_not_copied(local: Path, tmp_path: Path, name: str, size: int) -> None:
     (local / "local_package" / name).write_text("#" * size)
     (local / "local_package" / "z.py").touch()
-    assert set(user_modules(recipe(tmp_path / "study"))) == {"local_search", "local_layers"}
+    found = modules_of(recipe(tmp_path / "study"))
+    assert {module.name for module in found} == {"local_search", "local_layers"}
 
 
 def test_copies_are_by_content(local: Path, tmp_path: Path) -> None:
-    first, second = (deposit(user_modules(recipe(tmp_path / "study")), tmp_path / "study") for _ in range(2))
+    first, second = (deposit(modules_of(recipe(tmp_path / "study")), tmp_path / "study") for _ in range(2))
     assert first == second
     assert [path.name for path in (tmp_path / "study" / "code").iterdir()] == [Path(first["copy"]).name]
-    nothing = deposit({}, tmp_path / "other")
+    nothing = deposit([], tmp_path / "other")
     assert not (tmp_path / "other").exists()
     use(nothing)
 

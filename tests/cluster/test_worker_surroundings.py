@@ -178,11 +178,31 @@ def test_a_trials_log_keeps_the_newest_output_within_its_limit(tmp_path: Path) -
 
 
 class FakeClient:
-    """Keeps what was submitted."""
+    """Keeps what was submitted, and the files of its packages, which are there for that moment only."""
 
     def submit_job(self, **job: Any) -> str:
         self.job = job
+        packages = [Path(path) for path in job["runtime_env"].get("py_modules", ())]
+        self.files = {
+            f"{package.name}/{file.name}": file.read_text() for package in packages for file in package.iterdir()
+        }
         return "job-1"
+
+
+def test_modules_from_elsewhere_go_along_as_packages(tmp_path: Path) -> None:
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    (elsewhere / "large").mkdir(parents=True)
+    (elsewhere / "large" / "deep.py").write_text("2")
+    (elsewhere / "small.py").write_text("1")
+    here.mkdir()
+    for name in ("search.toml", "beside.py"):
+        (here / name).touch()
+    client = FakeClient()
+    submit(
+        here / "search.toml", client=client, modules=[elsewhere / "large", elsewhere / "small.py", here / "beside.py"]
+    )
+    assert client.files == {"large/deep.py": "2", "small/__init__.py": "1"}
+    assert client.job["runtime_env"]["py_modules"][0] == str(elsewhere / "large")
 
 
 def test_a_submitted_search_takes_its_folder_along(tmp_path: Path) -> None:
