@@ -231,6 +231,10 @@ class _StrategySuite:
         assert len(keys) == search.study.launched, "a candidate was launched twice"
 
     def what_it_has_not_proposed_is_survived(self) -> None:
+        """Known candidates that come first, and trials of an older study, are learnt from as its own are.
+
+        Expect in tell() trials that ask() never proposed; those of an older study have numbers below 0.
+        """
         rng = np.random.default_rng(8)
         for objectives in _CASES:
             older = _play(self._search(objectives), 9).study
