@@ -17,8 +17,8 @@ NORMS = ("batch", "group")
 
 
 class Mobile(SearchSpace):
-    """Classifiers of images of any size, number of channels and number of classes; the defaults suit 8x8 to
-    32x32.
+    """Inverted residuals for images of any size, number of channels and number of classes; the defaults suit 8x8
+    to 32x32.
 
     A stem, then ``stages`` stages of ``depth`` inverted residuals each (both a pair: least and greatest), then
     a 1x1 convolution to four times the last width, global average pooling and a linear head. Each stage but the

@@ -18,7 +18,7 @@ POSITIONS = ("learned", "sinusoidal", "rotary")
 
 
 class Transformer(SearchSpace):
-    """Networks of sequences and images; the defaults suit short sequences and small images.
+    """Attention for tokens, vectors or images, encoder or decoder; the defaults suit short sequences and small images.
 
     ``kind`` is "encoder", or "decoder": an output depends on no later input. Inputs are tokens (length,) of an
     integer dtype, vectors (length, features), or images (channels, height, width), cut into squares of ``patch``
