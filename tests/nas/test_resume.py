@@ -185,8 +185,9 @@ def steady(candidate, context):
 steady.builds = False
 
 
-def test_a_time_budget_holds_trials_that_would_go_on_and_a_larger_one_takes_them_up(tmp_path):
-    config = tables("asha-stop", "random", "simulated", trials=50)
+@pytest.mark.parametrize("rule", ["asha-stop", "median", "sha", "hyperband"])
+def test_a_time_budget_holds_trials_that_would_go_on_and_a_larger_one_takes_them_up(tmp_path, rule):
+    config = tables(rule, "random", "simulated", trials=50)
     config["search"] |= {"trainer": steady, "hours": 0.01}
     study = nas.search(folder=tmp_path / "s", **config)
     assert study.closed == "0.01 hours"
