@@ -9,6 +9,8 @@ STRATEGIES = Registry(
     builtin={
         "random": "nas.strategies.random:RandomSearch",
         "evolution": "nas.strategies.evolution:RegularizedEvolution",
+        "tpe": "nas.strategies.tpe:TreeParzenEstimator",
+        "gp": "nas.strategies.gp:GaussianProcess",
     },
 )
 

@@ -1,0 +1,137 @@
+"""Candidates as Optuna's parameters, define-by-run: active decisions only, in order, those of both parts as one.
+
+Numbers are themselves. Options in an order are the integers of their places, whatever they are: neighbours are then
+alike, and 16, 32, 64 equally far apart. Options without order are categories, by their places too, so that no two of
+them are equal that are not (1 and True). What has one option is no parameter.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import sqrt
+from typing import Any, TypeAlias
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import Trial
+
+from search_spaces import Architecture, Candidate, CandidateSpace, Choice, Decision, Domain, Float, Integer
+from search_spaces.layout import Slot
+from search_spaces.values import Value, Values
+
+Point: TypeAlias = tuple[dict[str, Any], dict[str, BaseDistribution]]
+"""Values and distributions by the name of their parameter."""
+
+_CACHED = 1_024
+
+
+class Parameters:
+    """The parameters of a candidate space; ``count`` of them, ``conditional`` where some are not always active."""
+
+    def __init__(self, space: CandidateSpace) -> None:
+        self._architecture = _parameters(space.space.domain, "")
+        self._hyperparameters = _parameters(space.hyperparameters, "hyperparameters.") if space.hyperparameters else []
+        every = [one for one in (*self._architecture, *self._hyperparameters) if one.distribution is not None]
+        self.count = len(every)
+        self.conditional = any(one.slot.conditions for one in every)
+        self.point = lru_cache(_CACHED)(self._point)
+        self._distributions = {one.name: one.distribution for one in every if one.distribution is not None}
+        self._usual = {name: _usual(distribution) for name, distribution in self._distributions.items()}
+
+    def _point(self, candidate: Candidate) -> Point:
+        """What Optuna is told of a candidate; to be read only."""
+        values: dict[str, Any] = {}
+        distributions: dict[str, BaseDistribution] = {}
+        parts = (self._architecture, candidate.architecture), (self._hyperparameters, candidate.hyperparameters)
+        for parameters, given in parts:
+            for parameter in parameters:
+                name = parameter.slot.name
+                if name in given and parameter.distribution is not None:
+                    values[parameter.name] = parameter.encode(given[name])
+                    distributions[parameter.name] = parameter.distribution
+        return values, distributions
+
+    def filled(self, candidate: Candidate) -> Point:
+        """The same with every parameter: one that is not active has the middle of its range, or its first option."""
+        return {**self._usual, **self.point(candidate)[0]}, self._distributions
+
+    def suggest(self, trial: Trial) -> Candidate:
+        """The candidate that Optuna suggests, decision after decision."""
+        architecture = Architecture(_suggest(self._architecture, trial))
+        return Candidate(architecture, Values(_suggest(self._hyperparameters, trial)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    name: str
+    slot: Slot
+    distribution: BaseDistribution | None
+    encode: Callable[[Value], Any]
+    decode: Callable[[Any], Value]
+
+
+def _parameters(domain: Domain, prefix: str) -> list[_Parameter]:
+    return [_parameter(slot, prefix) for slot in domain.slots]
+
+
+def _parameter(slot: Slot, prefix: str) -> _Parameter:
+    decision = slot.decision
+    distribution = _distribution(decision) if slot.changeable else None
+    if isinstance(decision, Integer | Float):
+        return _Parameter(prefix + slot.name, slot, distribution, lambda value: value, lambda value: value)
+    options = decision.options
+    assert options is not None
+    return _Parameter(prefix + slot.name, slot, distribution, decision.index, options.__getitem__)
+
+
+def _distribution(decision: Decision) -> BaseDistribution:
+    if isinstance(decision, Float):
+        return FloatDistribution(decision.low, decision.high, log=decision.log)
+    if isinstance(decision, Integer):
+        return IntDistribution(decision.low, decision.options[-1], log=decision.log, step=decision.step)
+    assert isinstance(decision, Choice)
+    if decision.ordered:
+        return IntDistribution(0, len(decision.options) - 1)
+    return CategoricalDistribution(range(len(decision.options)))
+
+
+def _usual(distribution: BaseDistribution) -> Any:
+    if isinstance(distribution, FloatDistribution):
+        low, high = distribution.low, distribution.high
+        return sqrt(low) * sqrt(high) if distribution.log else low / 2 + high / 2
+    if isinstance(distribution, IntDistribution):
+        low, high = distribution.low, distribution.high
+        if distribution.log:
+            return round(sqrt(low * high))
+        return low + (high - low) // distribution.step // 2 * distribution.step
+    return 0
+
+
+def _suggest(parameters: list[_Parameter], trial: Trial) -> Mapping[str, Value]:
+    values: dict[str, Value] = {}
+    places: dict[int, int] = {}
+    for parameter in parameters:
+        slot = parameter.slot
+        if any(places.get(parent, -1) not in allowed for parent, allowed in slot.conditions):
+            continue
+        value = parameter.decode(_suggested(trial, parameter)) if parameter.distribution is not None else _only(slot)
+        values[slot.name] = value
+        if slot.controls:
+            places[slot.index] = slot.decision.index(value)
+    return values
+
+
+def _suggested(trial: Trial, parameter: _Parameter) -> Any:
+    name, distribution = parameter.name, parameter.distribution
+    if isinstance(distribution, FloatDistribution):
+        suggested = trial.suggest_float(name, distribution.low, distribution.high, log=distribution.log)
+        return min(distribution.high, max(distribution.low, suggested))
+    if isinstance(distribution, IntDistribution):
+        low, high = distribution.low, distribution.high
+        return trial.suggest_int(name, low, high, step=distribution.step, log=distribution.log)
+    assert isinstance(distribution, CategoricalDistribution)
+    return trial.suggest_categorical(name, distribution.choices)
+
+
+def _only(slot: Slot) -> Value:
+    assert slot.decision.options is not None
+    return slot.decision.options[0]

@@ -1,0 +1,177 @@
+"""A strategy out of one of Optuna's samplers (Akiba et al. 2019); the study it sees is made anew for each proposal.
+
+The sampler is seeded by the proposal's generator and keeps nothing, so that a resumed search proposes what the unbroken
+one would have.
+"""
+
+import warnings
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import optuna
+from numpy.random import Generator
+from optuna.samplers import BaseSampler
+from optuna.storages import InMemoryStorage
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from nas.objective import Objectives
+from nas.proposal import Proposal
+from nas.strategies.optuna_parameters import Parameters, Point
+from nas.strategies.results import Result, Results, comparable_costs, constraint_excess
+from nas.trial import Outcome, Trial
+from search_spaces import Candidate, CandidateSpace
+from trainers import Measurement
+
+_TRIES = 2
+_REPEATS = 3
+_DRAWS = 100
+_FIRST = 1_000
+"""Numbers of the trials that a sampler sees begin here; below are those that ask for a candidate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A sampler by its name, made from a seed, and how many results and pending trials it is shown at most.
+
+    ``point`` makes parameters of a candidate: those of its active decisions, or all for a sampler that models no others
+    than those which every trial has.
+    """
+
+    name: str
+    make: Callable[[int], BaseSampler]
+    point: Callable[[Candidate], Point]
+    results: int
+    pending: int
+
+
+class OptunaStrategy:
+    """Random candidates until ``startup`` are measured, then those of `model`.
+
+    A sampler may suggest what was tried or is under way: after two such suggestions for one proposal, and after three
+    proposals in a row that others answered (isomorphic ones), a random candidate is taken that was not tried yet.
+    """
+
+    def __init__(self, space: CandidateSpace, objectives: Objectives, startup: int = 10) -> None:
+        if startup < 1:
+            raise ValueError(f"strategy.startup = {startup}: at least 1 candidate comes before a model can be fitted")
+        self._space = space
+        self._objectives = objectives
+        self._startup = startup
+        self._results = Results(objectives)
+        self.parameters = Parameters(space)
+
+    def model(self, results: int) -> Model:
+        """The model that proposes once there are so many results."""
+        raise NotImplementedError
+
+    def ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal:
+        """Fit the sampler to the results, with the pending trials as running ones, and take what it suggests."""
+        results = self._results
+        if results.telling < self._startup or not self.parameters.count:
+            return self._random(pending, rng, "sample")
+        if results.repeats(pending) >= _REPEATS:
+            return self._random(pending, rng, "sample-after-repeats")
+        model = self.model(results.count)
+        window = results.window(model.results)
+        study = self._study(model, window, pending, int(rng.integers(2**32)))
+        candidate = self._suggest(study, pending)
+        if candidate is None:
+            return self._random(pending, rng, "sample-after-repeats")
+        shown = {"results": len(window), "of": results.count} if len(window) < results.count else None
+        return Proposal(candidate, operator=model.name, notes=shown, fitted_on=results.last)
+
+    def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
+        """Remember the result; what ended without objectives counts as the worst, whatever the reason."""
+        self._results.tell(trial, measurement, ended)
+
+    def _random(self, pending: Sequence[Trial], rng: Generator, operator: str) -> Proposal:
+        under_way = {trial.proposal.candidate for trial in pending}
+        for _ in range(_DRAWS):
+            candidate = self._space.sample(rng)
+            if not self._results.has(candidate) and candidate not in under_way:
+                break
+        return Proposal(candidate, operator=operator)
+
+    def _suggest(self, study: optuna.Study, pending: Sequence[Trial]) -> Candidate | None:
+        under_way = {trial.proposal.candidate for trial in pending}
+        with _quiet():
+            for _ in range(_TRIES):
+                candidate = self.parameters.suggest(study.ask())
+                if not self._results.has(candidate) and candidate not in under_way:
+                    return candidate
+        return None
+
+    def _study(self, model: Model, window: list[Result], pending: Sequence[Trial], seed: int) -> optuna.Study:
+        storage = _Shown([*self._completed(model, window), *self._running(model, pending, len(window))])
+        directions = [StudyDirection.MINIMIZE] * len(self._objectives.objectives)
+        with _quiet():
+            return optuna.create_study(storage=storage, sampler=model.make(seed), directions=directions)
+
+    def _completed(self, model: Model, window: list[Result]) -> Iterator[FrozenTrial]:
+        names = [bound.name for bound in self._objectives.constraints]
+        costs = comparable_costs(window, len(self._objectives.objectives)).tolist()
+        excesses = constraint_excess(window, len(names)).tolist()
+        for at, result in enumerate(window):
+            constraints = dict(zip(names, excesses[at], strict=True))
+            yield _trial(at, model.point(result.candidate), TrialState.COMPLETE, costs[at], constraints)
+
+    def _running(self, model: Model, pending: Sequence[Trial], before: int) -> Iterator[FrozenTrial]:
+        candidates = dict.fromkeys(trial.proposal.candidate for trial in pending)
+        for at, candidate in enumerate([*candidates][-model.pending :], before):
+            yield _trial(at, model.point(candidate), TrialState.RUNNING)
+
+
+def _trial(
+    at: int,
+    point: Point,
+    state: TrialState,
+    values: list[float] | None = None,
+    constraints: dict[str, float] | None = None,
+) -> FrozenTrial:
+    params, distributions = point
+    trial = FrozenTrial(
+        number=_FIRST + at,
+        trial_id=_FIRST + at,
+        state=state,
+        value=None,
+        values=values,
+        params=params,
+        distributions=distributions,
+        datetime_start=None,
+        datetime_complete=None,
+        user_attrs={},
+        system_attrs={},
+        intermediate_values={},
+    )
+    for name, excess in (constraints or {}).items():
+        trial.set_constraint(name, excess)
+    return trial
+
+
+class _Shown(InMemoryStorage):
+    """Shows a sampler the given trials, in place of the empty ones that ask for a candidate."""
+
+    def __init__(self, trials: list[FrozenTrial]) -> None:
+        super().__init__()
+        self._trials = trials
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        """Those in ``states``; never copied, for samplers only read them."""
+        return [trial for trial in self._trials if states is None or trial.state in states]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No log lines and no notes on experimental features, of which Optuna tells each time."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)
