@@ -66,6 +66,7 @@ def comparable(records, times=True):
     ("rule", "strategy"),
     [
         ("asha", "evolution"),
+        ("asha", "tpe"),
         ("asha-stop", "random"),
         ("none", "evolution"),
         ("median", "evolution"),
