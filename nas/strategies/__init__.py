@@ -8,7 +8,10 @@ STRATEGIES = Registry(
     group="nas.strategies",
     builtin={
         "random": "nas.strategies.random:RandomSearch",
+        "exhaustive": "nas.strategies.exhaustive:ExhaustiveSearch",
+        "local": "nas.strategies.local:LocalSearch",
         "evolution": "nas.strategies.evolution:RegularizedEvolution",
+        "nsga2": "nas.strategies.nsga2:NSGA2",
         "tpe": "nas.strategies.tpe:TreeParzenEstimator",
         "gp": "nas.strategies.gp:GaussianProcess",
     },
