@@ -1,7 +1,8 @@
 """Local search, first improvement (White et al. 2021, "Exploring the loss landscape in neural architecture search").
 
-Neighbours of an incumbent are tried in random order; the first better one takes its place. Where all are known and none
-is better, the climb has ended and another begins at random (den Ottelander et al. 2021 do so for several objectives).
+Neighbours of an incumbent are tried in random order, decisions with few options as often as those with many; the first
+better one takes its place. Where all are known and none is better, the climb has ended and another begins at random
+(den Ottelander et al. 2021 do so for several objectives).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from nas.pareto import dominates
 from nas.proposal import EXHAUSTED, WAIT, NoProposal, Proposal
 from nas.trial import Outcome, Trial
 from search_spaces import Candidate, CandidateSpace
+from search_spaces.conditions import typed_key
 from trainers import Measurement
 
 _DRAWS = 50
@@ -61,7 +63,7 @@ class LocalSearch:
     ) -> Candidate | None:
         if climb.listed is not None:
             still = [one for one in climb.listed if one not in self._standings and one not in under_way]
-            return still[rng.integers(len(still))] if still else None
+            return _any_change(climb.incumbent, still, rng) if still else None
         if climb.drawn + sum(climb.trial in trial.proposal.parents for trial in pending) >= self._most:
             return None
         drawn = (self._space.mutate(climb.incumbent, rng) for _ in range(_DRAWS))
@@ -147,6 +149,29 @@ class _Climb:
     trial: int
     listed: list[Candidate] | None
     drawn: int = 0
+
+
+def _any_change(incumbent: Candidate, neighbours: Sequence[Candidate], rng: Generator) -> Candidate:
+    """A random decision among those that change, then a random one of its neighbours."""
+    by_decision: dict[str, list[Candidate]] = {}
+    for one in neighbours:
+        by_decision.setdefault(_changed(incumbent, one), []).append(one)
+    alike = [*by_decision.values()][rng.integers(len(by_decision))]
+    return alike[rng.integers(len(alike))]
+
+
+def _changed(incumbent: Candidate, neighbour: Candidate) -> str:
+    """The decision that makes them differ, which comes before those that depend on it."""
+    for before, after in (
+        (incumbent.architecture, neighbour.architecture),
+        (incumbent.hyperparameters, neighbour.hyperparameters),
+    ):
+        if before is not after:
+            now = dict(after.items())
+            for name, value in before.items():
+                if name not in now or typed_key(now[name]) != typed_key(value):
+                    return name
+    raise AssertionError("a neighbour differs in one decision")
 
 
 def _better(one: _Standing | None, other: _Standing | None) -> bool:

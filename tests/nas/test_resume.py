@@ -30,7 +30,7 @@ curve.builds = False
 def tables(rule, strategy, executor, trials=14):
     return {
         "search": {**SEARCH, "trainer": curve, "strategy": strategy, "trials": trials},
-        "strategy": {"population": 6, "sample": 3} if strategy == "evolution" else {},
+        "strategy": {"evolution": {"population": 6, "sample": 3}, "nsga2": {"population": 4}}.get(strategy, {}),
         "objectives": {"val_accuracy": "maximize"},
         "hyperparameters": {"learning_rate": [0.001, 0.01, 0.1]},
         "fidelity": {**FIDELITY, "rule": rule},
@@ -67,6 +67,9 @@ def comparable(records, times=True):
     [
         ("asha", "evolution"),
         ("asha", "tpe"),
+        ("asha", "local"),
+        ("asha", "nsga2"),
+        ("none", "exhaustive"),
         ("asha-stop", "random"),
         ("none", "evolution"),
         ("median", "evolution"),
