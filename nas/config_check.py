@@ -26,7 +26,7 @@ from search_spaces import (
     SearchSpace,
     hyperparameter_domain,
 )
-from trainers import TASKS, TRAINERS, Failure
+from trainers import TASKS, TRAINERS, Failure, builds_networks
 from trainers.settings import HYPERPARAMETERS, Settings
 
 SUPERVISED = "supervised"
@@ -210,8 +210,15 @@ def _check_task(config: SearchConfig, space: SearchSpace) -> None:
             f"search.task = {shown(Reference(config.search.task).name)}: this {type(task).__name__} has no "
             "signature; a task has signature, load, loss and metrics"
         )
-    with named("search.space"):
-        space.check_signature(shapes)
+    if _builds(config):
+        with named("search.space"):
+            space.check_signature(shapes)
+
+
+def _builds(config: SearchConfig) -> bool:
+    """Whether the trainer builds networks; only trainers of ours are loaded to be asked, others do."""
+    trainer = config.search.trainer
+    return trainer not in TRAINERS.builtin or trainer == SUPERVISED or builds_networks(TRAINERS.load(trainer))
 
 
 @contextmanager

@@ -109,7 +109,7 @@ class Search(Section):
     space: Code = key("a search space, as a name or module:name", '"convnet"', "convnet")
     task: Code = key("a task, as a name or module:name", '"digits"', "digits")
     trainer: Code = key('"supervised", another trainer, or your own module:function', '"supervised"', "supervised")
-    strategy: Code = key("a strategy, as a name or module:name", '"evolution"', "evolution")
+    strategy: Code = key("a strategy, as a name or module:name", '"auto"', "auto")
     trials: int | None = key("a whole number of at least 1 (candidates launched)", "60", None, ge=1, lt=2**63)
     hours: Number | None = key("a number above 0 (hours of running)", "1.5", None, gt=0, allow_inf_nan=False)
     device_hours: Number | None = key("a number above 0 (allocated device-hours)", "8", None, gt=0, allow_inf_nan=False)

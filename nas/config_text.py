@@ -9,6 +9,7 @@ from nas.config import SearchConfig
 from nas.config_check import check
 from nas.config_sections import BUDGETS
 from nas.errors import ConfigError
+from nas.recorded import of_recorded_results
 
 MAIN_JOB = Path(__file__).with_name("main_job.toml")
 """What is searched without a file; also where tables come from that a file leaves out."""
@@ -99,6 +100,8 @@ def complete(document: Mapping[str, Any], settings: Iterable[Setting] = ()) -> P
     for path, value in settings:
         if path[0] == "search":
             _put(plain, path, value)
+    if isinstance(plain["search"], dict):
+        of_recorded_results(plain)
     if whole and plain["search"].get("space") == defaults["search"]["space"]:
         plain.setdefault("space", _copied(defaults["space"]))
     own_trainer = isinstance(plain["search"], dict) and plain["search"].get("trainer", "supervised") != "supervised"

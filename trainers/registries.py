@@ -2,12 +2,20 @@
 
 from search_spaces import Registry
 
-TASKS = Registry("task", "nas.tasks", {"digits": "trainers.tasks.digits:Digits"})
+TASKS = Registry(
+    "task",
+    "nas.tasks",
+    {
+        "digits": "trainers.tasks.digits:Digits",
+        "table": "trainers.tasks.recorded:Recorded",
+    },
+)
 TRAINERS = Registry(
     "trainer",
     "nas.trainers",
     {
         "supervised": "trainers.supervised:Supervised",
         "synthetic": "trainers.synthetic:Synthetic",
+        "tabular": "trainers.tabular:Tabular",
     },
 )

@@ -7,13 +7,15 @@ STRATEGIES = Registry(
     kind="strategy",
     group="nas.strategies",
     builtin={
+        "auto": "nas.strategies.auto:Auto",
         "random": "nas.strategies.random:RandomSearch",
         "exhaustive": "nas.strategies.exhaustive:ExhaustiveSearch",
         "local": "nas.strategies.local:LocalSearch",
         "evolution": "nas.strategies.evolution:RegularizedEvolution",
-        "nsga2": "nas.strategies.nsga2:NSGA2",
         "tpe": "nas.strategies.tpe:TreeParzenEstimator",
         "gp": "nas.strategies.gp:GaussianProcess",
+        "nsga2": "nas.strategies.nsga2:NSGA2",
+        "predictor": "nas.strategies.predictor:Predictor",
     },
 )
 

@@ -27,10 +27,13 @@ def curve(candidate, context):
 curve.builds = False
 
 
+SMALL = {"evolution": {"population": 6, "sample": 3}, "nsga2": {"population": 4}, "predictor": {"initial": 4}}
+
+
 def tables(rule, strategy, executor, trials=14):
     return {
         "search": {**SEARCH, "trainer": curve, "strategy": strategy, "trials": trials},
-        "strategy": {"evolution": {"population": 6, "sample": 3}, "nsga2": {"population": 4}}.get(strategy, {}),
+        "strategy": SMALL.get(strategy, {}),
         "objectives": {"val_accuracy": "maximize"},
         "hyperparameters": {"learning_rate": [0.001, 0.01, 0.1]},
         "fidelity": {**FIDELITY, "rule": rule},
@@ -70,6 +73,7 @@ def comparable(records, times=True):
         ("asha", "local"),
         ("asha", "nsga2"),
         ("none", "exhaustive"),
+        ("asha", "predictor"),
         ("asha-stop", "random"),
         ("none", "evolution"),
         ("median", "evolution"),

@@ -12,7 +12,9 @@ from nas.fidelity import AsynchronousHalving, FullFidelity
 from nas.objective import Direction, Objective, Objectives
 from nas.proposal import EXHAUSTED, WAIT, Proposal
 from nas.rehearsal import Rehearsal
+from nas.strategies.auto import Auto
 from nas.strategies.evolution import RegularizedEvolution
+from nas.strategies.predictor import Predictor
 from nas.strategies.random import RandomSearch
 from nas.trial import Outcome
 from search_spaces import Bound, Candidate, CandidateSpace, Choice, SearchSpace
@@ -38,8 +40,10 @@ BOUND = Objectives(ONE.objectives, (Bound("m", "<=", 3.0),))
         RegularizedEvolution,
         lambda space, objectives: RegularizedEvolution(space, objectives, population=8, sample=3),
         lambda space, objectives: RegularizedEvolution(space, objectives, population=1, sample=1),
+        Predictor,
+        Auto,
     ],
-    ids=["random", "evolution", "small-evolution", "population-of-one"],
+    ids=["random", "evolution", "small-evolution", "population-of-one", "predictor", "auto"],
 )
 def test_conformance(make):
     assert run_strategy(make) == []

@@ -1,0 +1,104 @@
+"""Candidates around others, with their rows: what an acquisition is maximised over."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+
+import numpy as np
+from numpy.random import Generator
+
+from nas.surrogate import Array
+from search_spaces import Architecture, Candidate, CandidateSpace
+from search_spaces.encoding import Encoding
+
+_MOST_NEIGHBOURS = 64
+_KEPT = 256
+_TRIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Candidates, their rows [n, columns + features], and the trial that each was made from."""
+
+    candidates: list[Candidate]
+    rows: Array
+    parents: list[int | None]
+
+    def of(self, parent: int | None) -> "Pool":
+        """The same, made from ``parent``."""
+        return replace(self, parents=[parent] * len(self.candidates))
+
+    @classmethod
+    def joined(cls, pools: Sequence["Pool"]) -> "Pool":
+        """All of several."""
+        return cls(
+            [candidate for pool in pools for candidate in pool.candidates],
+            np.concatenate([pool.rows for pool in pools]),
+            [parent for pool in pools for parent in pool.parents],
+        )
+
+
+class Neighbourhood:
+    """Neighbours, mutants and strangers of a space. A row is that of `Encoding`, then the space's own features."""
+
+    def __init__(self, space: CandidateSpace) -> None:
+        self._space = space
+        self._encoding = Encoding(space)
+        self._features = lru_cache(maxsize=2**16)(space.space.features)
+        self._listed: OrderedDict[bytes, Pool] = OrderedDict()
+        self.columns = self._encoding.columns
+        first = self._space.sample(np.random.default_rng(0)).architecture
+        self.features = len(self._features(first) or ())
+
+    def row(self, candidate: Candidate) -> Array:
+        """The row of one candidate."""
+        row = self._encoding.row(candidate)
+        if self.features:
+            described = self._features(Architecture(candidate.architecture.plain()))
+            row = np.concatenate([row, np.asarray(described, dtype=float)])
+        return row
+
+    def neighbours(self, candidate: Candidate, rng: Generator) -> Pool:
+        """All that differ in one decision; 64 mutants where there are more, or where some decision is a continuum."""
+        key = self.row(candidate).tobytes()
+        pool = self._listed.get(key)
+        if pool is None:
+            pool = self._pool(islice(self._space.neighbours(candidate), _MOST_NEIGHBOURS + 1))
+            self._listed[key] = pool
+            if len(self._listed) > _KEPT:
+                self._listed.popitem(last=False)
+        if len(pool.candidates) > _MOST_NEIGHBOURS or self._continuous:
+            return self._pool(self._space.mutate(candidate, rng) for _ in range(_MOST_NEIGHBOURS))
+        return pool
+
+    @property
+    def _continuous(self) -> bool:
+        return any(not column.options and not column.levels for column in self.columns)
+
+    def mutants(self, candidate: Candidate, count: int, rng: Generator) -> Pool:
+        """Candidates two or three mutations away."""
+        return self._pool(self._mutant(candidate, 2 + at % 2, rng) for at in range(count))
+
+    def strangers(self, count: int, rng: Generator) -> Pool:
+        """Random candidates."""
+        return self._pool(self._space.sample(rng) for _ in range(count))
+
+    def stranger(self, taken: dict[bytes, None], rng: Generator) -> Candidate:
+        """A random candidate that is not ``taken``, if 100 draws give one."""
+        for _ in range(_TRIES):
+            candidate = self._space.sample(rng)
+            if self.row(candidate).tobytes() not in taken:
+                break
+        return candidate
+
+    def _mutant(self, candidate: Candidate, steps: int, rng: Generator) -> Candidate:
+        for _ in range(steps):
+            candidate = self._space.mutate(candidate, rng)
+        return candidate
+
+    def _pool(self, candidates: Iterable[Candidate]) -> Pool:
+        made = list(candidates)
+        rows = np.array([self.row(candidate) for candidate in made])
+        return Pool(made, rows.reshape(len(made), len(self.columns) + self.features), [None] * len(made))

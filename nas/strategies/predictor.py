@@ -1,0 +1,208 @@
+"""Guided Bayesian optimisation over any space: a Gaussian process ranks what lies near the best, and some of the rest.
+
+After a first random sample, each proposal maximises the expected improvement (Jones et al. 1998, eq. 15; its logarithm
+as in Ament et al. 2023) of a process on the candidates' decisions (`nas.surrogate`) over the neighbours of the best
+candidates, mutants of them and strangers, and climbs on from the best of these; acquisition among mutations of the best
+is that of White et al. 2021 ("BANANAS"). Results are learnt by their ranks, as normal scores, so that no scale, outlier
+or infeasible candidate distorts the model. Several objectives are joined anew for each proposal by the augmented
+Chebyshev norm with random weights (Knowles 2006, "ParEGO", eq. 2), here of their ranks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from scipy.special import erfcx, ndtr, ndtri
+from threadpoolctl import ThreadpoolController
+
+from nas.objective import Objectives
+from nas.proposal import EXHAUSTED, NoProposal, Proposal
+from nas.strategies.neighbourhood import Neighbourhood, Pool
+from nas.surrogate import Array, Surrogate
+from nas.trial import Outcome, Trial
+from search_spaces import Candidate, CandidateSpace
+from trainers import Measurement
+
+_MOST_KNOWN = 500
+_MOST_FITTED = 250
+_REFIT_SHARE = 30
+_LEADERS = 8
+_MUTANTS = 120
+_STRANGERS = 120
+_CLIMBS = 8
+_AUGMENTATION = 0.05
+
+
+class Predictor:
+    """Proposes ``initial`` random candidates first.
+
+    Constraints rank before objectives, higher rungs before lower ones. Trials under way count as measured at what is
+    predicted. The process knows at most 500 trials, the better half of them the best of all; its hyperparameters are
+    fitted to 250, each time the results have grown by a thirtieth. ``fitted_on`` is the last trial known at that fit;
+    ``notes`` say how many of how many results the process knows, where it leaves some out.
+    """
+
+    def __init__(self, space: CandidateSpace, objectives: Objectives, initial: int = 10) -> None:
+        if isinstance(initial, bool) or not isinstance(initial, int) or initial < 2:
+            raise ValueError(f"strategy.initial = {initial!r}: draw at least 2 candidates at random first")
+        self._space = space
+        self._objectives = objectives
+        self._initial = initial
+        self._near = Neighbourhood(space)
+        self._surrogate = Surrogate(self._near.columns, self._near.features)
+        self._told: dict[int, _Told] = {}
+        self._seen: dict[bytes, None] = {}
+        self._next_fit = initial
+        self._to_fit: tuple[int, Array, Array] | None = None
+        self._fitted_on: int | None = None
+        self._threads = ThreadpoolController()
+
+    def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
+        """Keep the newest measurement; a candidate that fails or is infeasible ranks behind all others."""
+        told = self._told.get(trial.number)
+        if told is None:
+            row = self._near.row(trial.proposal.candidate)
+            told = self._told[trial.number] = _Told(trial, row, (1, 0, 0.0), (0.0,) * len(self._objectives.objectives))
+            self._seen[row.tobytes()] = None
+        if ended is not None and (ended.failed or ended.infeasible):
+            told.standing = (1, 0, 0.0)
+        elif measurement is not None and not self._objectives.missing(measurement.metrics):
+            told.costs = self._objectives.costs(measurement.metrics)
+            bad = int(not np.isfinite(told.costs).all())
+            told.standing = (bad, len(self._objectives.violations(measurement.metrics)), -measurement.fidelity)
+        if len(self._told) >= self._next_fit:
+            self._next_fit = len(self._told) + max(1, len(self._told) // _REFIT_SHARE)
+            known = self._known(self._joined(None), _MOST_FITTED)
+            self._to_fit = (trial.number, known.rows, known.scores)
+
+    def ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal | NoProposal:
+        """The candidate of the largest expected improvement."""
+        with self._threads.limit(limits=1, user_api="blas"):  # its matrices are small, and trials need the cores
+            return self._ask(pending, rng)
+
+    def _ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal | NoProposal:
+        waiting = [self._near.row(trial.proposal.candidate) for trial in pending]
+        taken = self._seen | dict.fromkeys(row.tobytes() for row in waiting)
+        if len(taken) >= self._space.size():
+            return EXHAUSTED
+        if len(self._told) < 2 or len(self._told) + len(waiting) < self._initial:
+            return Proposal(self._near.stranger(taken, rng))
+        self._fit()
+        count = len(self._objectives.objectives)
+        known = self._known(self._joined(rng.dirichlet(np.ones(count)) if count > 1 else None), _MOST_KNOWN)
+        self._surrogate.condition(known.rows, known.scores)
+        if waiting:
+            self._surrogate.believe(np.array(waiting[-_MOST_KNOWN:]))
+        chosen = self._climb(self._pool(known.leaders, rng), float(known.scores.min()), taken, rng)
+        if chosen is None:
+            return Proposal(self._near.stranger(taken, rng))
+        candidate, parent = chosen
+        all_known = len(known.rows) == len(self._told)
+        return Proposal(
+            candidate,
+            parents=() if parent is None else (parent,),
+            operator="improve",
+            notes=None if all_known else {"known": len(known.rows), "of": len(self._told)},
+            fitted_on=self._fitted_on,
+        )
+
+    # What is known --------------------------------------------------------------------------------------------------
+
+    def _joined(self, weights: Array | None) -> Array:
+        """One cost for each trial, [told]; equal weights where none are given."""
+        costs = np.array([told.costs for told in self._told.values()])
+        if costs.shape[1] == 1:
+            return np.asarray(costs[:, 0])
+        weights = np.full(costs.shape[1], 1 / costs.shape[1]) if weights is None else weights
+        ranks = [np.searchsorted(np.sort(column), column) for column in costs.T]
+        weighted = np.stack(ranks, axis=1) / len(costs) * weights
+        return np.asarray(weighted.max(1) + _AUGMENTATION * weighted.sum(1))
+
+    def _known(self, costs: Array, most: int) -> "_Known":
+        """The trials that the process shall know, best first."""
+        told = list(self._told.values())
+        standing = np.array([entry.standing for entry in told])
+        keys = np.column_stack([standing, np.where(standing[:, 0] > 0, 0.0, costs)])
+        order = np.lexsort(keys.T[::-1])
+        if len(order) > most:
+            half = most // 2
+            order = np.concatenate([order[:half], order[np.linspace(half, len(order) - 1, most - half).astype(int)]])
+        ranks = _dense_ranks(keys[order])
+        return _Known(
+            rows=np.array([told[at].row for at in order]),
+            scores=ndtri((ranks + 0.5) / len(order)),
+            leaders=[told[at].trial for at in order[:_LEADERS] if not standing[at, 0]],
+        )
+
+    def _fit(self) -> None:
+        if self._to_fit is not None:
+            self._fitted_on, rows, scores = self._to_fit
+            self._surrogate.fit(rows, scores)
+            self._to_fit = None
+
+    # What is proposed -----------------------------------------------------------------------------------------------
+
+    def _pool(self, leaders: Sequence[Trial], rng: Generator) -> Pool:
+        pools = [self._near.strangers(_STRANGERS, rng)]
+        for leader in leaders:
+            pools.append(self._near.neighbours(leader.proposal.candidate, rng).of(leader.number))
+            mutants = self._near.mutants(leader.proposal.candidate, _MUTANTS // len(leaders), rng)
+            pools.append(mutants.of(leader.number))
+        return Pool.joined(pools)
+
+    def _climb(
+        self, pool: Pool, best: float, taken: dict[bytes, None], rng: Generator
+    ) -> "tuple[Candidate, int | None] | None":
+        """The best of ``pool``, then the best of its neighbours while that improves."""
+        chosen: tuple[Candidate, int | None] | None = None
+        value = -np.inf
+        for _ in range(_CLIMBS):
+            fresh = [at for at, row in enumerate(pool.rows) if row.tobytes() not in taken]
+            if not fresh:
+                break
+            values = log_expected_improvement(*self._surrogate.predict(pool.rows[fresh]), best)
+            at = int(np.argmax(values))
+            if chosen is not None and values[at] <= value + 1e-9:
+                break
+            value, place = float(values[at]), fresh[at]
+            chosen = (pool.candidates[place], pool.parents[place])
+            pool = self._near.neighbours(chosen[0], rng).of(chosen[1])
+        return chosen
+
+
+@dataclass(slots=True, eq=False)
+class _Told:
+    """``standing``: whether nothing good can be said of it, constraints broken, minus the fidelity."""
+
+    trial: Trial
+    row: Array
+    standing: tuple[int, int, float]
+    costs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    rows: Array
+    scores: Array
+    leaders: list[Trial]
+
+
+def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
+    """Logarithm of E max(best - f, 0) for f normal, [n]; stable far above ``best``."""
+    z = (best - mean) / deviation
+    near = np.maximum(z, -1.0)
+    above = np.log(np.exp(-0.5 * near * near) / np.sqrt(2 * np.pi) + near * ndtr(near))
+    far = np.maximum(-z, 1.0)
+    ratio = np.maximum(1 - far * np.sqrt(np.pi / 2) * erfcx(far / np.sqrt(2)), 1e-300)
+    below = -0.5 * z * z - 0.5 * np.log(2 * np.pi) + np.log(ratio)
+    return np.asarray(np.log(deviation) + np.where(z > -1, above, below))
+
+
+def _dense_ranks(keys: NDArray[np.float64]) -> Array:
+    """Ranks of sorted rows from 0; equal rows share the mean of theirs."""
+    new = np.concatenate([[True], (keys[1:] != keys[:-1]).any(1)])
+    group = np.cumsum(new) - 1
+    places = np.arange(len(keys), dtype=float)
+    return np.asarray((np.bincount(group, places) / np.bincount(group))[group])

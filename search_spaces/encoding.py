@@ -1,0 +1,119 @@
+"""Candidates as rows of numbers: what surrogates learn from.
+
+A row has a column for each decision of the space and each hyperparameter. An option without order is its place; an
+ordered one, an integer and a float stand between 0 and 1 (by place, or by their scale); a decision that does not apply
+is NaN.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import log
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from search_spaces.candidate import Candidate, CandidateSpace
+from search_spaces.choice import Choice
+from search_spaces.decision import Leaf
+from search_spaces.layout import Slot
+from search_spaces.numeric import Float, Integer
+from search_spaces.values import Value
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_MOST_LEVELS = 64
+
+Rows: TypeAlias = "NDArray[np.float64]"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One decision in a row.
+
+    ``options`` is the number of options without order, 0 for places between 0 and 1; ``levels`` are all these places,
+    increasing, empty where they are a continuum or more than 64; ``conditional`` says that the column may be NaN.
+    """
+
+    name: str
+    options: int
+    levels: tuple[float, ...]
+    conditional: bool
+
+
+class Encoding:
+    """Rows of the candidates of ``space``: float64 [candidates, columns], architecture first."""
+
+    def __init__(self, space: CandidateSpace) -> None:
+        domains = [space.space.domain, *([space.hyperparameters] if space.hyperparameters else [])]
+        slots = [slot for domain in domains for slot in domain.slots]
+        self.columns = tuple(_column(slot) for slot in slots)
+        self._leaves = [slot.decision for slot in slots]
+        first = len(domains[0].slots)
+        self._architecture = {slot.name: at for at, slot in enumerate(slots[:first])}
+        self._hyperparameters = {slot.name: at for at, slot in enumerate(slots[first:], first)}
+        self._places: dict[tuple[int, type, Value], float] = {}
+        self._empty = np.full(len(self.columns), np.nan)
+
+    def row(self, candidate: Candidate) -> "NDArray[np.float64]":
+        """The row of one candidate, [columns]."""
+        row = self._empty.copy()
+        self._fill(row, self._architecture, candidate.architecture)
+        self._fill(row, self._hyperparameters, candidate.hyperparameters)
+        return row
+
+    def rows(self, candidates: Iterable[Candidate]) -> Rows:
+        """Rows of several."""
+        rows = [self.row(candidate) for candidate in candidates]
+        return np.array(rows).reshape(len(rows), len(self.columns))
+
+    def one_hot(self, rows: Rows) -> Rows:
+        """Rows in which an unordered decision has a column for each option, [candidates, wider].
+
+        A decision that does not apply is 0 throughout; an ordered one has a second column that says it applies.
+        """
+        parts = []
+        for at, column in enumerate(self.columns):
+            values = rows[:, at]
+            if column.options:
+                parts.append((values[:, None] == np.arange(column.options)).astype(float))
+            else:
+                parts.append(np.stack([np.nan_to_num(values), np.isfinite(values)], axis=1))
+        return np.concatenate(parts, axis=1)
+
+    def _fill(self, row: "NDArray[np.float64]", columns: Mapping[str, int], values: Mapping[str, Value]) -> None:
+        places = self._places
+        for name, value in values.items():
+            at = columns[name]
+            key = (at, type(value), value)
+            place = places.get(key)
+            if place is None:
+                place = _place(self._leaves[at], value)
+                if self._leaves[at].options is not None:
+                    places[key] = place
+            row[at] = place
+
+
+def _column(slot: Slot) -> Column:
+    leaf = slot.decision
+    unordered = isinstance(leaf, Choice) and not leaf.ordered
+    options = leaf.options
+    finite = options is not None and not unordered and len(options) <= _MOST_LEVELS
+    return Column(
+        slot.name,
+        options=len(options or ()) if unordered else 0,
+        levels=tuple(_place(leaf, option) for option in options or ()) if finite else (),
+        conditional=bool(slot.conditions),
+    )
+
+
+def _place(leaf: Leaf, value: Any) -> float:
+    if isinstance(leaf, Choice):
+        place = leaf.index(value)
+        return place / max(1, len(leaf.options) - 1) if leaf.ordered else place
+    if isinstance(leaf, Integer | Float):
+        low, high = float(leaf.low), float(leaf.high)
+        if low == high:
+            return 0.0
+        return log(value / low) / log(high / low) if leaf.log else (value - low) / (high - low)
+    raise TypeError(f"{type(leaf).__name__} has no place on a scale")

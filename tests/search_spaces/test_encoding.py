@@ -1,0 +1,68 @@
+"""Candidates as rows of numbers."""
+
+import numpy as np
+import pytest
+
+from search_spaces import CandidateSpace, Choice, Domain, Float, Integer, SearchSpace
+from search_spaces.encoding import Encoding
+
+
+class Mixed(SearchSpace):
+    decisions = {  # noqa: RUF012
+        "kind": Choice("a", "b", "c"),
+        "width": Choice(16, 32, 64, ordered=True),
+        "depth": Integer(1, 5),
+        "rate": Float(1e-4, 1e-2, log=True),
+        "only_b": Choice(1, True, when={"kind": "b"}),
+    }
+
+
+SPACE = CandidateSpace(Mixed(), Domain({"batch": Integer(1, 1024, log=True)}))
+
+
+def row(**values):
+    hyperparameters = {"batch": values.pop("batch", 1)}
+    return Encoding(SPACE).row(SPACE.from_plain({"architecture": values, "hyperparameters": hyperparameters}))
+
+
+def test_places_by_kind_of_decision():
+    values = row(kind="b", width=32, depth=2, rate=1e-3, only_b=True, batch=32)
+    np.testing.assert_allclose(values, [1, 0.5, 0.25, 0.5, 1, 0.5])
+
+
+def test_what_does_not_apply_is_nan():
+    values = row(kind="a", width=16, depth=5, rate=1e-4)
+    np.testing.assert_array_equal(values, [0, 0, 1, 0, np.nan, 0])
+
+
+def test_options_of_equal_value_and_other_type_stay_apart():
+    one = row(kind="b", width=16, depth=1, rate=1e-4, only_b=1)
+    true = row(kind="b", width=16, depth=1, rate=1e-4, only_b=True)
+    assert one[4] != true[4]
+
+
+def test_columns_say_how_they_compare():
+    columns = {column.name: column for column in Encoding(SPACE).columns}
+    assert columns["kind"].options == 3
+    assert columns["width"].levels == (0, 0.5, 1)
+    assert columns["rate"].levels == ()
+    assert columns["batch"].levels == ()  # more than 64
+    assert columns["only_b"].conditional
+    assert not columns["kind"].conditional
+
+
+def test_one_hot_has_one_per_option_and_is_zero_where_nothing_applies():
+    wide = Encoding(SPACE).one_hot(
+        np.array([row(kind="b", width=32, depth=1, rate=1e-4, only_b=1), row(kind="a", width=32, depth=1, rate=1e-4)])
+    )
+    np.testing.assert_allclose(wide[0], [0, 1, 0, 0.5, 1, 0, 1, 0, 1, 1, 0, 0, 1])
+    np.testing.assert_allclose(wide[1], [1, 0, 0, 0.5, 1, 0, 1, 0, 1, 0, 0, 0, 1])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_tell_candidates_apart(seed):
+    rng = np.random.default_rng(seed)
+    candidates = [SPACE.sample(rng) for _ in range(50)]
+    rows = Encoding(SPACE).rows(candidates)
+    assert rows.shape == (50, 6)
+    assert len({row.tobytes() for row in rows}) == len({str(candidate) for candidate in candidates})
