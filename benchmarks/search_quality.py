@@ -5,7 +5,7 @@
 
 Protocol Q: every distinct code costs a query, also one that has no row; the objective is that of the last fidelity.
 Protocol T: virtual time on W workers; the pick is the best seen objective, judged at the last fidelity. A TABLE is a
-file, or a name in DATA/tables, where DATA is ``--data``, else the environment's NAS_BENCHMARK_DATA, else ../shared/data.
+file, or a name in DATA/tables, where DATA is ``--data``, else NAS_BENCHMARK_DATA, else ../shared/data.
 ``--relabel`` permutes decisions and unordered options and replaces all names. A run ends early where it has found the
 optimum, since nothing can change any more. Drives the product's own controller through its Python API.
 """
