@@ -24,6 +24,7 @@ from search_spaces import (
     Reference,
     Registry,
     SearchSpace,
+    Signature,
     hyperparameter_domain,
 )
 from trainers import TASKS, TRAINERS, Failure, builds_networks
@@ -56,9 +57,12 @@ def check(config: SearchConfig) -> None:
     candidates = CandidateSpace(space, domain)
     known_candidates(candidates, search.start or ())
     _check_strategy(config, candidates)
-    _check_task(config, space)
+    shapes = _check_task(config)
     if _own(search.trainer):
         _check_function("search.trainer", search.trainer, TRAINERS, "a trainer is a function train(candidate, context)")
+    if search.trainer == SUPERVISED or builds_networks(_loaded("search.trainer", search.trainer, TRAINERS)):
+        with named("search.space"):
+            space.check_signature(shapes)
     for code in search.static_metrics or ():
         form = "a static metric is a function measure(candidate, network, signature)"
         _check_function("search.static_metrics", code, STATIC_METRICS, form)
@@ -200,25 +204,17 @@ def _check_strategy(config: SearchConfig, space: CandidateSpace) -> None:
         rule(config.declared_objectives, config.fidelity.min, config.fidelity.max, config.fidelity.eta)
 
 
-def _check_task(config: SearchConfig, space: SearchSpace) -> None:
+def _check_task(config: SearchConfig) -> Signature:
     _check_arguments("task", _loaded("search.task", config.search.task, TASKS), config.task)
     with named("search.task", "task"), guarded("search.task"):
         task = config.reference("task").make(TASKS)
-    shapes = getattr(task, "signature", None)
+    shapes: Signature | None = getattr(task, "signature", None)
     if shapes is None:
         raise ConfigError(
             f"search.task = {shown(Reference(config.search.task).name)}: this {type(task).__name__} has no "
             "signature; a task has signature, load, loss and metrics"
         )
-    if _builds(config):
-        with named("search.space"):
-            space.check_signature(shapes)
-
-
-def _builds(config: SearchConfig) -> bool:
-    """Whether the trainer builds networks; only trainers of ours are loaded to be asked, others do."""
-    trainer = config.search.trainer
-    return trainer not in TRAINERS.builtin or trainer == SUPERVISED or builds_networks(TRAINERS.load(trainer))
+    return shapes
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from search_spaces.recorded import read_spec
 
 _PREFIX = "table:"
 _SPACE = "search_spaces.recorded:RecordedSpace"
+_TASK = "trainers.tasks.recorded:Recorded"
+_TRAINER = "trainers.tabular:Tabular"
 
 
 def of_recorded_results(plain: dict[str, Any]) -> None:
@@ -25,13 +27,13 @@ def of_recorded_results(plain: dict[str, Any]) -> None:
         spec = read_spec(path)
     except ValueError as error:
         raise ConfigError(f"search.task = {task!r}: {str(error).partition(': ')[2]}") from None
-    search["task"] = "table"
+    search["task"] = _TASK
     plain.setdefault("task", {})["path"] = path
     if "space" not in search:
         search["space"] = spec.get("space") or _SPACE
     if search["space"] == _SPACE:
         plain.setdefault("space", {})["path"] = path
-    search.setdefault("trainer", "tabular")
+    search.setdefault("trainer", _TRAINER)
     search.setdefault("merge", "exact")
     plain.setdefault("objectives", {spec["objective"]: spec["direction"]})
     plain.setdefault("cluster", {}).setdefault("executor", "simulated")

@@ -2,20 +2,12 @@
 
 from search_spaces import Registry
 
-TASKS = Registry(
-    "task",
-    "nas.tasks",
-    {
-        "digits": "trainers.tasks.digits:Digits",
-        "table": "trainers.tasks.recorded:Recorded",
-    },
-)
+TASKS = Registry("task", "nas.tasks", {"digits": "trainers.tasks.digits:Digits"})
 TRAINERS = Registry(
     "trainer",
     "nas.trainers",
     {
         "supervised": "trainers.supervised:Supervised",
         "synthetic": "trainers.synthetic:Synthetic",
-        "tabular": "trainers.tabular:Tabular",
     },
 )

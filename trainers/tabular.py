@@ -14,8 +14,6 @@ class Tabular:
         """Report once; raises Infeasible for a candidate without a row, ValueError where the task is no table."""
         task = context.task
         if not isinstance(task, Recorded):
-            raise ValueError(
-                f'trainer = "tabular" takes a task of recorded results (task = "table:PATH"), not {task!r}'
-            )
+            raise ValueError(f'this trainer reads recorded results: it takes task = "table:PATH", not {task!r}')
         seconds = task.seconds(candidate.architecture, context.start, context.until)
         context.report(context.until, task.measure(candidate.architecture, context.until), state={}, seconds=seconds)

@@ -58,7 +58,7 @@ class Recorded:
 
     def load(self) -> Data:
         """There are no samples."""
-        raise ValueError(f'{self.path} holds results, no data: search it with trainer = "tabular"')
+        raise ValueError(f'{self.path} holds results, no data: search it with task = "table:PATH" and no trainer')
 
     def loss(self, outputs: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
         """There is nothing to train."""
