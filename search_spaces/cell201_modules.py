@@ -1,45 +1,32 @@
 """Networks of the space `cell201`: the skeleton of NAS-Bench-201 (Dong and Yang 2020, figure 1 and section 2.1)."""
 
-import torch
 from torch import Tensor, nn
 
 from search_spaces.cell201 import NONE
 from search_spaces.cell_graph import CellGraph
-from search_spaces.image_modules import stem_stride
+from search_spaces.image_modules import ImageClassifier, stem_stride
 from search_spaces.signature import Signature
 from search_spaces.values import Value
 
 
-class Cell201Module(nn.Module):
+class Cell201Module(ImageClassifier):
     """Stem, three stages of cells, BN-ReLU, pooling, linear head: [batch, channels, height, width] to [batch, classes].
 
     Images of 64 and more are brought below by the stem's stride; those of the benchmark are smaller.
     """
 
     def __init__(self, graph: CellGraph, signature: Signature, width: int, cells: int) -> None:
-        super().__init__()
         channels, *sides = signature.input.shape
         stride = stem_stride(min(sides))
-        self.stem = nn.Sequential(_conv(channels, width, max(3, 2 * stride - 1), stride), nn.BatchNorm2d(width))
-        self.stages = nn.Sequential()
+        stem = nn.Sequential(_conv(channels, width, max(3, 2 * stride - 1), stride), nn.BatchNorm2d(width))
+        stages = nn.Sequential()
         for stage in range(3):
             if stage > 0:
-                self.stages.append(Reduction(width))
+                stages.append(Reduction(width))
                 width *= 2
-            self.stages.append(nn.Sequential(*(CellModule(graph, width) for _ in range(cells))))
-        self.last = nn.Sequential(nn.BatchNorm2d(width), nn.ReLU())
-        self.head = nn.Linear(width, signature.output.elements)
-        nn.init.normal_(self.head.weight, std=width**-0.5)
-        nn.init.zeros_(self.head.bias)
-        # as in convnet: faster on a CPU, and DistributedDataParallel wants the weights so too
-        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits."""
-        images = images.contiguous(memory_format=torch.channels_last)
-        features: Tensor = self.last(self.stages(self.stem(images)))
-        logits: Tensor = self.head(features.mean((2, 3)))
-        return logits
+            stages.append(nn.Sequential(*(CellModule(graph, width) for _ in range(cells))))
+        last = nn.Sequential(nn.BatchNorm2d(width), nn.ReLU())
+        super().__init__(stem, stages, width, signature.output.elements, last)
 
 
 class CellModule(nn.Module):

@@ -1,5 +1,6 @@
-"""Parts that the networks for images share: norms, the stem's stride, squeeze-and-excitation."""
+"""Parts that the networks for images share: their frame, norms, the stem's stride, squeeze-and-excitation."""
 
+import torch
 from torch import Tensor, nn
 
 _STEM_LIMIT = 64
@@ -20,6 +21,40 @@ def stem_stride(side: int, least: int = 1) -> int:
     while side // stride >= _STEM_LIMIT:
         stride *= 2
     return stride
+
+
+class ImageClassifier(nn.Module):
+    """``stem``, ``stages`` and perhaps ``last``, global average pooling and a linear head.
+
+    [batch, channels, height, width] to [batch, classes]; ``width`` channels reach the head, whose weights begin with
+    the standard deviation ``spread / sqrt(width)``.
+    """
+
+    def __init__(
+        self,
+        stem: nn.Module,
+        stages: nn.Module,
+        width: int,
+        classes: int,
+        last: nn.Module | None = None,
+        spread: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.stem = stem
+        self.stages = stages
+        self.last = last or nn.Identity()
+        self.head = nn.Linear(width, classes)
+        nn.init.normal_(self.head.weight, std=spread * width**-0.5)
+        nn.init.zeros_(self.head.bias)
+        # 1.4 to 2 times faster on a CPU; weights too, else DistributedDataParallel warns of gradients' strides
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits."""
+        images = images.contiguous(memory_format=torch.channels_last)
+        features: Tensor = self.last(self.stages(self.stem(images)))
+        logits: Tensor = self.head(features.mean((2, 3)))
+        return logits
 
 
 class SqueezeExcitation(nn.Module):

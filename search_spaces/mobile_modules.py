@@ -6,10 +6,9 @@ after the depthwise convolution with a quarter of the block's inputs (Tan et al.
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
-from search_spaces.image_modules import SqueezeExcitation, norm, stem_stride
+from search_spaces.image_modules import ImageClassifier, SqueezeExcitation, norm, stem_stride
 from search_spaces.signature import Signature
 from search_spaces.values import Architecture
 
@@ -31,35 +30,23 @@ class Stage:
     squeeze: bool
 
 
-class MobileModule(nn.Module):
+class MobileModule(ImageClassifier):
     """Stem, stages, 1x1 convolution, pooling, linear head: [batch, channels, height, width] to [batch, classes]."""
 
     def __init__(self, architecture: Architecture, signature: Signature, kind: str) -> None:
-        super().__init__()
         channels, *sides = signature.input.shape
         stages = _stages(architecture)
         stride = stem_stride(min(sides))
         width, side = stages[0].width, -(-min(sides) // stride)
-        self.stem = _layer(channels, width, max(3, 2 * stride - 1), stride, norm_kind=kind)
-        self.stages = nn.Sequential()
+        stem = _layer(channels, width, max(3, 2 * stride - 1), stride, norm_kind=kind)
+        body = nn.Sequential()
         for number, stage in enumerate(stages):
             stride = 2 if number > 0 and side >= _LEAST_TO_HALVE else 1
             side = -(-side // stride)
-            self.stages.append(_stage(width, stage, stride, kind))
+            body.append(_stage(width, stage, stride, kind))
             width = stage.width
-        self.last = _layer(width, _LAST * width, 1, norm_kind=kind)
-        self.head = nn.Linear(_LAST * width, signature.output.elements)
-        nn.init.normal_(self.head.weight, std=0.5 * (_LAST * width) ** -0.5)
-        nn.init.zeros_(self.head.bias)
-        # as in convnet: faster on a CPU, and DistributedDataParallel wants the weights so too
-        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits."""
-        images = images.contiguous(memory_format=torch.channels_last)
-        features: Tensor = self.last(self.stages(self.stem(images)))
-        logits: Tensor = self.head(features.mean((2, 3)))
-        return logits
+        last = _layer(width, _LAST * width, 1, norm_kind=kind)
+        super().__init__(stem, body, _LAST * width, signature.output.elements, last, spread=0.5)
 
 
 class InvertedResidual(nn.Module):

@@ -4,7 +4,7 @@ import errno
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from time import monotonic
 from typing import cast
@@ -63,9 +63,13 @@ class Runner:
     ) -> Failure | None:
         """Run one rank of a leg to ``until``, replicate after replicate; return how it failed, or None.
 
+        The leg goes on from the trial's newest checkpoint up to ``until``, else from that of ``source`` (trial,
+        fidelity), else from 0. Where the checkpoint stands at ``until`` its measurement is emitted and nothing
+        trained. A ``virtual`` leg has no checkpoints and no clock: it goes on from ``start``.
+
         Several replicates are measured as one: their means are emitted at ``until``, before it the first one's
         progress. One that fails fails the leg; those before it have their checkpoints and are not trained again.
-        ``reseed`` is called before each training, with its seed.
+        ``reseed`` is called before each training, with its seed. Of all exceptions only KeyboardInterrupt passes.
         """
         measured: list[Measurement] = []
         replicates = self.recipe.replicates
@@ -76,72 +80,14 @@ class Runner:
             elif not measured:
                 emit(measurement)
 
-        for replicate in range(replicates):
-            its_seed = replicate_seed(seed, replicate)
-            reseed(its_seed)
-            failure = self._run(
-                candidate,
+        def context(replicate: int, its_seed: int) -> Context:
+            return Context(
+                recipe=self.recipe,
                 trial=trial,
                 until=until,
                 seed=its_seed,
                 emit=emit if replicates == 1 else gather,
-                plan=plan,
-                attempt=attempt,
-                source=source,
-                rank=rank,
-                world_size=world_size,
-                device=device,
-                halted=halted,
-                start=start,
-                virtual=virtual,
-                replicate=replicate,
-            )
-            if failure is not None:
-                return failure
-        if measured:
-            emit(mean_of(measured))
-        return None
-
-    def _run(
-        self,
-        candidate: Candidate,
-        *,
-        trial: int,
-        until: Fidelity,
-        seed: int,
-        emit: Callable[[Measurement], None],
-        plan: Plan,
-        attempt: int,
-        source: tuple[int, Fidelity] | None,
-        rank: int,
-        world_size: int,
-        device: str,
-        halted: Callable[[], bool],
-        start: Fidelity,
-        virtual: bool,
-        replicate: int,
-    ) -> Failure | None:
-        """Run one replicate.
-
-        The leg goes on from the trial's newest checkpoint up to ``until``, else from that of ``source`` (trial,
-        fidelity), else from 0. Where the checkpoint stands at ``until`` its measurement is emitted and nothing
-        trained. A ``virtual`` leg has no checkpoints and no clock: it goes on from ``start``. Of all exceptions only
-        KeyboardInterrupt passes.
-        """
-        context = None
-        try:
-            checkpoint = None if virtual else self._start(trial, replicate, until, source, world_size, device)
-            if checkpoint and checkpoint.fidelity == until:
-                if rank == 0:
-                    emit(checkpoint.measurement)
-                return None
-            context = Context(
-                recipe=self.recipe,
-                trial=trial,
-                until=until,
-                seed=seed,
-                emit=emit,
-                checkpoint=checkpoint,
+                checkpoint=None if virtual else self._start(trial, replicate, until, source, world_size, device),
                 checkpoints=None if virtual else self.checkpoints(trial, replicate),
                 attempt=attempt,
                 plan=plan,
@@ -154,7 +100,27 @@ class Runner:
                 materials=self.materials,
                 replicate=replicate,
             )
-            self._train(candidate, context)
+
+        for replicate in range(replicates):
+            its_seed = replicate_seed(seed, replicate)
+            reseed(its_seed)
+            failure = self._attempt(candidate, partial(context, replicate, its_seed))
+            if failure is not None:
+                return failure
+        if measured:
+            emit(mean_of(measured))
+        return None
+
+    def _attempt(self, candidate: Candidate, make_context: Callable[[], Context]) -> Failure | None:
+        """Train one replicate, unless its checkpoint is at the leg's end already."""
+        context = None
+        try:
+            context = make_context()
+            done = context.checkpoint
+            if done is None or done.fidelity != context.until:
+                self._train(candidate, context)
+            elif context.rank == 0:
+                context.emit(done.measurement)
         except KeyboardInterrupt:
             raise
         except BaseException as error:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from nas.surrogate import Array
-from search_spaces import Architecture, Candidate, CandidateSpace
+from search_spaces import Candidate, CandidateSpace
 from search_spaces.encoding import Encoding
 
 _MOST_NEIGHBOURS = 64
@@ -49,6 +49,7 @@ class Neighbourhood:
         self._features = lru_cache(maxsize=2**16)(space.space.features)
         self._listed: OrderedDict[bytes, Pool] = OrderedDict()
         self.columns = self._encoding.columns
+        self._continuous = any(not column.options and not column.levels for column in self.columns)
         first = self._space.sample(np.random.default_rng(0)).architecture
         self.features = len(self._features(first) or ())
 
@@ -56,12 +57,14 @@ class Neighbourhood:
         """The row of one candidate."""
         row = self._encoding.row(candidate)
         if self.features:
-            described = self._features(Architecture(candidate.architecture.plain()))
+            described = self._features(candidate.architecture)
             row = np.concatenate([row, np.asarray(described, dtype=float)])
         return row
 
     def neighbours(self, candidate: Candidate, rng: Generator) -> Pool:
         """All that differ in one decision; 64 mutants where there are more, or where some decision is a continuum."""
+        if self._continuous:
+            return self._mutated(candidate, rng)
         key = self.row(candidate).tobytes()
         pool = self._listed.get(key)
         if pool is None:
@@ -69,13 +72,7 @@ class Neighbourhood:
             self._listed[key] = pool
             if len(self._listed) > _KEPT:
                 self._listed.popitem(last=False)
-        if len(pool.candidates) > _MOST_NEIGHBOURS or self._continuous:
-            return self._pool(self._space.mutate(candidate, rng) for _ in range(_MOST_NEIGHBOURS))
-        return pool
-
-    @property
-    def _continuous(self) -> bool:
-        return any(not column.options and not column.levels for column in self.columns)
+        return pool if len(pool.candidates) <= _MOST_NEIGHBOURS else self._mutated(candidate, rng)
 
     def mutants(self, candidate: Candidate, count: int, rng: Generator) -> Pool:
         """Candidates two or three mutations away."""
@@ -92,6 +89,9 @@ class Neighbourhood:
             if self.row(candidate).tobytes() not in taken:
                 break
         return candidate
+
+    def _mutated(self, candidate: Candidate, rng: Generator) -> Pool:
+        return self._pool(self._space.mutate(candidate, rng) for _ in range(_MOST_NEIGHBOURS))
 
     def _mutant(self, candidate: Candidate, steps: int, rng: Generator) -> Candidate:
         for _ in range(steps):

@@ -26,6 +26,7 @@ class Recorded:
     def __init__(self, path: str) -> None:
         self.path = path
         self.spec = read_spec(path)
+        # every task has one; nothing is built for this one
         self.signature = Signature(TensorType((1,)), TensorType((1,)))
 
     @cached_property
