@@ -31,6 +31,7 @@ from nas.answers import write_whole
 from nas.choosing import choose
 from nas.config import SearchConfig
 from nas.config_check import check
+from nas.display import number
 from nas.errors import AllFailedError, ConfigError, Interrupted, StorageError
 from nas.outcomes import next_attempt
 from nas.parts import CLOSE_SECONDS, check_fits, make_executor, make_recipe
@@ -187,7 +188,7 @@ def _seed(seed: int, trial: int, repetition: int) -> int:
 
 
 def _shown(measurement: Measurement) -> str:
-    metrics = ", ".join(f"{name} {value:.4g}" for name, value in measurement.metrics.items())
+    metrics = ", ".join(f"{name} {number(value)}" for name, value in measurement.metrics.items())
     return f"{metrics} after {measurement.seconds:.1f} s"
 
 
