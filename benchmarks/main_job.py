@@ -23,16 +23,12 @@ from nas.pareto import hypervolume
 _ERROR, _PARAMETERS = 0.1, 250_000
 
 
-def run(strategy: str, seed: int, device_hours: float, folder: Path) -> dict[str, Any]:
+def run(strategy: str, seed: int, device_hours: float, settings: list[str], folder: Path) -> dict[str, Any]:
     """Search once; the measures of its front."""
-    settings = {
-        "search.strategy": strategy,
-        "search.seed": seed,
-        "search.device_hours": device_hours,
-    }
     command = [sys.executable, "-m", "nas", "search", "--dir", str(folder)]
-    for key, value in settings.items():
-        command += ["--set", f"{key}={value}"]
+    own = [f"search.strategy={strategy}", f"search.seed={seed}", f"search.device_hours={device_hours}"]
+    for setting in [*own, *settings]:
+        command += ["--set", setting]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     study = nas.load(folder)
     points = [(1 - trial.metrics["val_accuracy"], trial.metrics["parameters"]) for trial in study.front()]
@@ -54,24 +50,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.main_job", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--device-hours", type=float, default=0.03)
+    parser.add_argument("--strategy", default="evolution", help="evolution, unless you compare another one")
+    parser.add_argument("--set", action="append", default=[], help="a setting of the strategy's runs, as of nas search")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rows", type=Path)
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as place:
         for seed in range(options.seeds):
-            for strategy in ("evolution", "random"):
-                row = run(strategy, seed, options.device_hours, Path(place) / f"{strategy}-{seed}")
+            for strategy, settings in ((options.strategy, options.set), ("random", [])):
+                row = run(strategy, seed, options.device_hours, settings, Path(place) / f"{strategy}-{seed}")
                 rows.append(row)
                 shown = {name: value for name, value in row.items() if name != "front"}
                 sys.stdout.write(json.dumps(shown) + "\n")
                 sys.stdout.flush()
     measure: dict[str, Any] = {"measure": "main_job", "seeds": options.seeds, "device_hours": options.device_hours}
     for volume in ("hypervolume", "log_hypervolume"):
-        by: dict[str, list[float]] = {"evolution": [], "random": []}
+        by: dict[str, list[float]] = {options.strategy: [], "random": []}
         for row in rows:
             by[row["strategy"]].append(row[volume])
-        differences = [ours - random for ours, random in zip(by["evolution"], by["random"], strict=True)]
+        differences = [ours - random for ours, random in zip(*by.values(), strict=True)]
         measure[volume] = {name: median(values) for name, values in by.items()}
         measure[volume] |= {"difference": median(differences), "ahead": sum(value > 0 for value in differences)}
     sys.stdout.write(json.dumps(measure) + "\n")

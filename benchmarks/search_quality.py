@@ -1,13 +1,19 @@
 """How good a strategy's search is, on tables of recorded results.
 
     python -m benchmarks.search_quality TABLE... --strategy S --seeds N --budget B [--relabel SEED] --json FILE
+    python -m benchmarks.search_quality TABLE... --strategy S --seeds N --minimize latency_ms_raspi4 --budget 192
     python -m benchmarks.search_quality TABLE... --strategy S --seeds N --protocol T --workers W --hours H [--rule asha]
+    python -m benchmarks.search_quality --compare ROWS --at N --first S --second S
 
 Protocol Q: every distinct code costs a query, also one that has no row; the objective is that of the last fidelity.
-Protocol T: virtual time on W workers; the pick is the best seen objective, judged at the last fidelity. A TABLE is a
-file, or a name in DATA/tables, where DATA is ``--data``, else NAS_BENCHMARK_DATA, else ../shared/data.
-``--relabel`` permutes decisions and unordered options and replaces all names. A run ends early where it has found the
-optimum, since nothing can change any more. Drives the product's own controller through its Python API.
+With ``--minimize`` there are several objectives: measured are the share of the exact front that is found and the
+hypervolume as a share of the exact front's. Protocol T: virtual time on W workers; the pick is the best seen objective,
+judged at the last fidelity. A TABLE is a file, or a name in DATA/tables, where DATA is ``--data``, else
+NAS_BENCHMARK_DATA, else ../shared/data. ``--relabel`` permutes decisions and unordered options and replaces all names.
+A run for one objective ends where it has found the optimum, since nothing can change any more. Drives the product's own
+controller through its Python API; strategies ``optuna-random``, ``-tpe``, ``-gp``, ``-nsga2`` are Optuna's samplers
+without us. ``--strategy closed-form`` is the expectation of random search. ``--compare`` pairs the rows of two
+strategies by table and seed, and gives the mean difference with its 95 % interval (t distribution).
 """
 
 import argparse
@@ -15,20 +21,24 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, sqrt
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from statistics import mean, stdev
+from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.stats import t as student
 
 import nas
+from benchmarks import bare_optuna
+from benchmarks.tables import Row, Table, find, relabelled
 from nas.study import Study
-from trainers.tasks.recorded import Recorded
 
+Queries: TypeAlias = Sequence[Mapping[str, float] | None]
 CHECKPOINTS = (50, 100, 192, 300, 500)
 
 
@@ -41,121 +51,137 @@ class Case:
     seed: int
     budget: int
     settings: Mapping[str, Any]
+    minimize: tuple[str, ...] = ()
     relabel: int | None = None
     workers: int = 1
     hours: float | None = None
     rule: str = "none"
+    least: float | None = None
 
 
-def run(case: Case) -> dict[str, Any]:
+def run(case: Case) -> Row:
     """Search once; return the row of the case."""
     with tempfile.TemporaryDirectory() as place:
         path = case.table if case.relabel is None else relabelled(case.table, case.relabel, Path(place))
-        task = Recorded(str(path))
-        objective, sign = task.spec["objective"], 1 if task.spec["direction"] == "maximize" else -1
-        optimum = best_recorded(task)
-        budget = {"hours": case.hours} if case.hours else {"trials": case.budget, "target": optimum}
-        study = nas.search(
-            folder=Path(place) / "study",
-            search={"task": f"table:{path}", "strategy": case.strategy, "seed": case.seed, **budget},
-            strategy=dict(case.settings),
-            fidelity=_fidelity(task, case.rule),
-            cluster={"executor": "simulated", "max_devices": case.workers},
-        )
+        table = Table(path, case.minimize)
         row = {"table": case.table.stem, "strategy": case.strategy, "seed": case.seed, "relabel": case.relabel}
         if case.hours:
-            return row | _timed(study, task, objective, sign)
-        return row | _queried(study, objective, task.spec.get("test_metric", objective), sign, optimum)
+            return row | _timed(_search(case, table, Path(place)), table)
+        if case.strategy in bare_optuna.SAMPLERS:
+            queried: Queries = bare_optuna.queries(table, case.strategy, case.seed, case.budget)
+        else:
+            trials = _search(case, table, Path(place)).trials()
+            queried = [trial.metrics if trial.rungs else None for trial in trials if trial.launches]
+        return row | (_fronts(queried, table) if case.minimize else _bests(queried, table))
 
 
-def _fidelity(task: Recorded, rule: str) -> dict[str, Any]:
-    levels = task.fidelities
-    if rule == "none":
-        return {"rule": "none", "max": levels[-1]}
-    return {"rule": rule, "min": levels[0], "max": levels[-1], "eta": 3}
+def _search(case: Case, table: Table, place: Path) -> Study:
+    levels = table.task.fidelities
+    alone = not case.minimize
+    budget = {"hours": case.hours} if case.hours else {"trials": case.budget}
+    return nas.search(
+        folder=place / "study",
+        search={
+            "task": f"table:{table.task.path}",
+            "strategy": case.strategy,
+            "seed": case.seed,
+            **budget,
+            **({"target": table.optimum} if alone and not case.hours else {}),
+        },
+        strategy=dict(case.settings),
+        objectives={objective.name: objective.direction.value for objective in table.objectives.objectives},
+        fidelity=(
+            {"rule": "none", "max": levels[-1]}
+            if case.rule == "none"
+            else {"rule": case.rule, "min": case.least or levels[0], "max": levels[-1], "eta": 3}
+        ),
+        cluster={"executor": "simulated", "max_devices": case.workers},
+    )
 
 
-def best_recorded(task: Recorded) -> float:
-    """The optimum at the last fidelity."""
-    with np.load(task.path, allow_pickle=False) as table:
-        values = table["metric:" + task.spec["objective"]][:, -1]
-    return float(np.nanmax(values) if task.spec["direction"] == "maximize" else np.nanmin(values))
-
-
-def _queried(study: Study, objective: str, test: str, sign: int, optimum: float) -> dict[str, Any]:
+def _bests(queried: Queries, table: Table) -> Row:
+    """``trace``: queries (from 1) at which the best changed, and to what; ``found_at``: that of the optimum."""
     best, pick, trace = -np.inf, None, []
-    for trial in study.trials():
-        if not trial.launches:
-            continue
-        value = trial.metrics.get(objective, np.nan) if trial.rungs else np.nan
-        if isfinite(value) and sign * value > best:
-            best, pick = sign * value, trial
-        trace.append(sign * best)
-    found = trace.index(optimum) + 1 if optimum in trace else None
-    tested = pick.metrics.get(test) if pick else None
-    return {"found_at": found, "test": tested, "trace": _changes(trace)}
+    for at, metrics in enumerate(queried, 1):
+        value = table.sign * metrics[table.objective] if metrics else -np.inf
+        if isfinite(value) and value > best:
+            best, pick = value, metrics
+            trace.append((at, table.sign * best))
+    found = trace[-1][0] if trace and trace[-1][1] == table.optimum else None
+    return {"found_at": found, "test": pick.get(table.test) if pick else None, "trace": trace}
 
 
-def _changes(trace: Sequence[float]) -> list[tuple[int, float]]:
-    """Queries (from 1) at which the best changed, and to what."""
-    return [(at + 1, value) for at, value in enumerate(trace) if at == 0 or value != trace[at - 1]]
+def _fronts(queried: Queries, table: Table) -> Row:
+    """At each checkpoint the share of the exact front found, and the hypervolume as a share of the exact front's."""
+    costs = [table.objectives.costs(metrics) for metrics in queried if metrics]
+    reached = [queries for queries in CHECKPOINTS if queries <= len(queried)]
+    counts = {queries: sum(metrics is not None for metrics in queried[:queries]) for queries in reached}
+    return {
+        "front": {queries: len(table.front & set(costs[: counts[queries]])) / len(table.front) for queries in reached},
+        "volume": {queries: table.covered(costs[: counts[queries]]) for queries in reached},
+    }
 
 
-def _timed(study: Study, task: Recorded, objective: str, sign: int) -> dict[str, Any]:
-    last = task.fidelities[-1]
+def _timed(study: Study, table: Table) -> Row:
+    objective = table.objective
     seen = [
-        (sign * measurement.metrics[objective], trial)
+        (table.sign * measurement.metrics[objective], trial)
         for trial in study.trials()
         for measurement in trial.rungs.values()
         if isfinite(measurement.metrics[objective])
     ]
     pick = max(seen, key=lambda entry: entry[0])[1]
-    final = task.measure(pick.proposal.candidate.architecture, last)
+    final = table.task.measure(pick.proposal.candidate.architecture, table.task.fidelities[-1])
     return {
         "final": final[objective],
-        "test": final.get(task.spec.get("test_metric", objective)),
+        "test": final.get(table.test),
         "trials": study.launched,
         "epochs": sum(trial.fidelity for trial in study.trials()),
     }
 
 
-def relabelled(path: Path, seed: int, folder: Path) -> Path:
-    """A copy of the table that says the same under other names and orders."""
-    rng = np.random.default_rng([seed, 7])
-    with np.load(path, allow_pickle=False) as table:
-        arrays = dict(table)
-    spec = json.loads(str(arrays["spec"]))
-    order = rng.permutation(len(spec["decisions"]))
-    codes, decisions = arrays["codes"][:, order].copy(), []
-    for at, old in enumerate(order):
-        decision = spec["decisions"][old]
-        count, ordered = len(decision["options"]), bool(decision.get("ordered"))
-        places = np.arange(count) if ordered else rng.permutation(count)
-        codes[:, at] = places[codes[:, at]]
-        decisions.append({"name": f"d{at}", "options": [f"o{k}" for k in range(count)], "ordered": ordered})
-    arrays["codes"] = codes
-    arrays["spec"] = np.array(json.dumps({**spec, "name": "relabelled", "space": None, "decisions": decisions}))
-    np.savez(folder / "relabelled.npz", **arrays)
-    return folder / "relabelled.npz"
-
-
-def summary(rows: Sequence[Mapping[str, Any]], budget: int) -> dict[str, Any]:
+def summary(rows: Sequence[Row], budget: int) -> Row:
     """The JSON line of one table and strategy."""
-    line: dict[str, Any] = {"table": rows[0]["table"], "strategy": rows[0]["strategy"], "seeds": len(rows)}
+    line: Row = {"table": rows[0]["table"], "strategy": rows[0]["strategy"], "seeds": len(rows)}
     if "final" in rows[0]:
         return line | {name: _mean([row[name] for row in rows]) for name in ("final", "test", "trials", "epochs")}
     line["budget"] = budget
-    for queries in CHECKPOINTS:
-        if queries <= budget:
-            line[f"at{queries}"] = _mean([_at(row["trace"], queries) for row in rows])
+    reached = [queries for queries in CHECKPOINTS if queries <= budget]
+    if "front" in rows[0]:
+        for queries in reached:
+            line[f"front{queries}"] = _mean([row["front"][queries] for row in rows])
+            line[f"volume{queries}"] = _mean([row["volume"][queries] for row in rows])
+        return line
+    for queries in reached:
+        line[f"at{queries}"] = _mean([value_at(row, queries) for row in rows])
     line["test"] = _mean([row["test"] for row in rows])
     line["found"] = sum(row["found_at"] is not None for row in rows) / len(rows)
     line["mean_queries"] = _mean([row["found_at"] or budget for row in rows])
     return line
 
 
-def _at(trace: Sequence[tuple[int, float]], queries: int) -> float:
-    return [value for at, value in trace if at <= queries][-1]
+def value_at(row: Row, queries: int) -> float:
+    """The best objective after so many queries, or the share of the front's hypervolume."""
+    if "volume" in row:
+        return float({int(at): value for at, value in row["volume"].items()}[queries])
+    return float([value for at, value in row["trace"] if at <= queries][-1])
+
+
+def compare(rows: Iterable[Row], first: str, second: str, queries: int) -> list[Row]:
+    """Mean of ``first`` minus ``second`` over the seeds that both have, a table at a time, with its 95 % interval."""
+    by: dict[tuple[str, str], dict[int, float]] = {}
+    for row in rows:
+        value = row["final"] if "final" in row else value_at(row, queries)
+        by.setdefault((row["table"], row["strategy"]), {})[row["seed"]] = value
+    lines = []
+    for table in sorted({table for table, _ in by}):
+        ours, theirs = by.get((table, first), {}), by.get((table, second), {})
+        differences = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
+        if len(differences) > 1:
+            half = student.ppf(0.975, len(differences) - 1) * stdev(differences) / sqrt(len(differences))
+            line = {"table": table, "first": first, "second": second, "at": queries, "seeds": len(differences)}
+            lines.append(line | {"difference": mean(differences), "interval": half})
+    return lines
 
 
 def _mean(values: Sequence[float | None]) -> list[float | None]:
@@ -164,41 +190,45 @@ def _mean(values: Sequence[float | None]) -> list[float | None]:
     return [float(f"{known.mean():.6g}"), float(f"{known.std():.6g}")] if len(known) else [None, None]
 
 
-def find(table: str, data: str | None) -> Path:
-    """The file of a table; SystemExit saying what is missing."""
-    if Path(table).is_file():
-        return Path(table)
-    folder = Path(data or os.environ.get("NAS_BENCHMARK_DATA", "../shared/data"))
-    path = folder / "tables" / f"{table}.npz"
-    if not path.is_file():
-        raise SystemExit(f"{path} is missing; give --data DIR or set NAS_BENCHMARK_DATA")
-    return path
-
-
 def main() -> None:
     """Measure as the command line says."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality", description=__doc__)
-    parser.add_argument("tables", nargs="+", metavar="TABLE")
+    parser.add_argument("tables", nargs="*", metavar="TABLE")
     parser.add_argument("--strategy", default="auto")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an argument of the strategy")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--budget", type=int, default=500)
+    parser.add_argument("--minimize", action="append", default=[], metavar="METRIC", help="one more objective")
     parser.add_argument("--relabel", type=int)
     parser.add_argument("--protocol", choices=["Q", "T"], default="Q")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--hours", type=float)
     parser.add_argument("--rule", help="fidelity rule (protocol T: asha)")
+    parser.add_argument("--min", type=float, help="its lowest fidelity (the table's)")
+    parser.add_argument("--compare", type=Path, metavar="ROWS")
+    parser.add_argument("--at", type=int, default=192)
+    parser.add_argument("--first", default="auto")
+    parser.add_argument("--second", default="evolution")
     parser.add_argument("--data")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rows", type=Path)
     options = parser.parse_args()
+    if options.compare:
+        compared = compare(map(json.loads, options.compare.open()), options.first, options.second, options.at)
+        _say(compared, options.json)
+        return
     timed = options.protocol == "T"
     if timed and not options.hours:
         parser.error("--protocol T needs --hours")
+    if options.strategy == "closed-form":
+        for name in options.tables:
+            table = Table(find(name, options.data))
+            _say([{"table": name} | {f"at{n}": table.expected_best(n) for n in CHECKPOINTS}], options.json)
+        return
     settings = {name: json.loads(value) for name, _, value in (text.partition("=") for text in options.set)}
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        for table in options.tables:
-            path = find(table, options.data)
+        for name in options.tables:
+            path = find(name, options.data)
             cases = [
                 Case(
                     path,
@@ -206,22 +236,28 @@ def main() -> None:
                     seed,
                     options.budget,
                     settings,
+                    tuple(options.minimize),
                     options.relabel,
                     options.workers,
                     options.hours if timed else None,
                     options.rule or ("asha" if timed else "none"),
+                    options.min,
                 )
                 for seed in range(options.seeds)
             ]
             rows = list(pool.map(run, cases))
-            line = summary(rows, options.budget) | {"relabel": options.relabel}
-            sys.stdout.write(json.dumps(line) + "\n")
-            sys.stdout.flush()
-            _append(options.json, [line])
+            _say([summary(rows, options.budget) | {"relabel": options.relabel}], options.json)
             _append(options.rows, rows)
 
 
-def _append(file: Path | None, lines: Sequence[Mapping[str, Any]]) -> None:
+def _say(lines: Sequence[Row], file: Path | None) -> None:
+    for line in lines:
+        sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+    _append(file, lines)
+
+
+def _append(file: Path | None, lines: Sequence[Row]) -> None:
     if file:
         with open(file, "a", encoding="utf-8") as out:
             out.writelines(json.dumps(line) + "\n" for line in lines)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import nas
-from benchmarks.search_quality import Case, find, relabelled, run
+from benchmarks.search_quality import Case, run
+from benchmarks.tables import find, relabelled
 from nas.errors import ConfigError
 from trainers.tasks.recorded import Recorded
 
