@@ -24,7 +24,8 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not ray" -n logical --maxprocesses 8
+	$(BIN)/python -m pytest -m ray
 
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one by: make PYTHON=/path/to/python" >&2; exit 1; }

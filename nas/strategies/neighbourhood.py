@@ -14,6 +14,7 @@ from search_spaces import Candidate, CandidateSpace
 from search_spaces.encoding import Encoding
 
 _MOST_NEIGHBOURS = 64
+_DRAWN = 24
 _KEPT = 256
 _TRIES = 100
 
@@ -62,7 +63,7 @@ class Neighbourhood:
         return row
 
     def neighbours(self, candidate: Candidate, rng: Generator) -> Pool:
-        """All that differ in one decision; 64 mutants where there are more, or where some decision is a continuum."""
+        """All that differ in one decision; 24 of them where there are more than 64 or some decision is a continuum."""
         if self._continuous:
             return self._mutated(candidate, rng)
         key = self.row(candidate).tobytes()
@@ -91,7 +92,7 @@ class Neighbourhood:
         return candidate
 
     def _mutated(self, candidate: Candidate, rng: Generator) -> Pool:
-        return self._pool(self._space.mutate(candidate, rng) for _ in range(_MOST_NEIGHBOURS))
+        return self._pool(self._space.mutate(candidate, rng) for _ in range(_DRAWN))
 
     def _mutant(self, candidate: Candidate, steps: int, rng: Generator) -> Candidate:
         for _ in range(steps):

@@ -141,17 +141,18 @@ def test_a_model_needs_a_first_result():
     ("make", "trials"), [(TreeParzenEstimator, 60), pytest.param(GaussianProcess, 16, marks=SLOW)], ids=["tpe", "gp"]
 )
 def test_it_beats_random_search_on_a_smooth_problem(make, trials):
-    modelled = [best(make, SMOOTH, trials, seed) for seed in range(5)]
-    drawn = [best(RandomSearch, SMOOTH, trials, seed) for seed in range(5)]
+    seeds = range(5 if make is TreeParzenEstimator else 3)  # a fit of `gp` takes half a second
+    modelled = [best(make, SMOOTH, trials, seed) for seed in seeds]
+    drawn = [best(RandomSearch, SMOOTH, trials, seed) for seed in seeds]
     assert -median(modelled) < -median(drawn) / 2
     assert min(modelled) > median(drawn)
 
 
 @pytest.mark.parametrize(
-    ("make", "trials"), [(TreeParzenEstimator, 80), pytest.param(GaussianProcess, 24, marks=SLOW)], ids=["tpe", "gp"]
+    ("make", "trials"), [(TreeParzenEstimator, 80), pytest.param(GaussianProcess, 18, marks=SLOW)], ids=["tpe", "gp"]
 )
 def test_it_beats_random_search_where_decisions_come_and_go(make, trials):
-    seeds = range(5 if make is TreeParzenEstimator else 3)
+    seeds = range(5 if make is TreeParzenEstimator else 2)
     modelled = [best(make, CONDITIONAL, trials, seed) for seed in seeds]
     drawn = [best(RandomSearch, CONDITIONAL, trials, seed) for seed in seeds]
     assert median(modelled) > median(drawn) + (1 if make is TreeParzenEstimator else 0.5)
@@ -174,7 +175,7 @@ def test_it_covers_more_of_two_objectives_than_random_search(make, trials):
     assert median(modelled) > median(drawn) + 0.05
 
 
-@pytest.mark.parametrize(("make", "trials"), [(TreeParzenEstimator, 30), (GaussianProcess, 20)], ids=["tpe", "gp"])
+@pytest.mark.parametrize(("make", "trials"), [(TreeParzenEstimator, 30), (GaussianProcess, 16)], ids=["tpe", "gp"])
 def test_it_learns_to_keep_constraints(make, trials):
     def measure(values):
         return {"a": float(values["b"]), "m": values["b"] / 5, "n": 2.0 * values["e"]}
