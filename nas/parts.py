@@ -171,6 +171,7 @@ class Parts:
             source=Source(
                 state,
                 recorder(log, state),
+                self.candidates,
                 keys,
                 self.static,
                 budget,

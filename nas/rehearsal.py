@@ -50,7 +50,7 @@ class Rehearsal:
         self.records: list[Record] = []
         self._static = _Whim(space.space, _no_signature, (), ())
         keys = KeyMaker(space.space, ())
-        self._source = Source(self.state, self.record, keys, self._static, Budget(trials), seed, start=start)
+        self._source = Source(self.state, self.record, space, keys, self._static, Budget(trials), seed, start=start)
         self.record(
             {
                 "event": "study",

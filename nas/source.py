@@ -14,11 +14,12 @@ from nas.static_stage import StaticStage
 from nas.streams import Streams
 from nas.study import answers
 from nas.trial import Outcome, State, Trial
-from search_spaces import Candidate
+from search_spaces import Candidate, CandidateSpace
 from trainers import numbers_to_json
 
 Recorder: TypeAlias = Callable[[Record], None]
 
+_STALLED = 50
 _BARREN = 1_000
 
 
@@ -36,7 +37,8 @@ class Source:
     """Asks the fidelity rule, then the strategy, within the budget. Known candidates (``start``) come first of all.
 
     A proposal whose key the record answers, or whose trial is under way, is a duplicate; one that the static stage
-    refuses is infeasible. Both are recorded and the strategy is asked again. ``over`` says why nothing comes any more,
+    refuses is infeasible. Both are recorded and the strategy is asked again. After 50 of them in a row, as from a
+    population that has converged, random candidates take its place until one is accepted. ``over`` says why nothing comes any more,
     ``exhausted`` why only promotions do, ``failing`` that a user's static metric fails again and again
     (`Study.same_error`).
     """
@@ -45,6 +47,7 @@ class Source:
         self,
         state: SearchState,
         record: Recorder,
+        space: CandidateSpace,
         keys: KeyMaker,
         static: StaticStage,
         budget: Budget,
@@ -55,6 +58,7 @@ class Source:
         self._state = state
         self._study = state.study
         self._record = record
+        self._space = space
         self._keys = keys
         self._static = static
         self._budget = budget
@@ -112,6 +116,8 @@ class Source:
         number = len(self._study)
         if number < len(self._start):  # trial n is the n-th of them: the record tells which are still to come
             return Proposal(self._start[number], operator=START)
+        if self._study.barren >= _STALLED:
+            return Proposal(self._space.sample(self._streams.at(number)), operator="sample-after-repeats")
         answer = self._state.strategy.ask(self._study.pending(), self._streams.at(number))
         if answer is EXHAUSTED:
             self.exhausted = "exhausted: the strategy has nothing left to propose"
