@@ -86,8 +86,8 @@ def main_job() -> Plain:
 def complete(document: Mapping[str, Any], settings: Iterable[Setting] = ()) -> Plain:
     """Put ``settings`` onto ``document``; tables that it leaves out are those of the main job.
 
-    The main job's budgets give way to any that are set, its arguments of the space and the strategy belong to it alone,
-    and its hyperparameters to the supervised trainer.
+    The main job's budgets give way to any that are set, its arguments of the space belong to it alone, and its
+    hyperparameters to the supervised trainer.
     """
     settings = list(settings)
     plain: Plain = _copied(document)
@@ -102,9 +102,8 @@ def complete(document: Mapping[str, Any], settings: Iterable[Setting] = ()) -> P
             _put(plain, path, value)
     if isinstance(plain["search"], dict):
         of_recorded_results(plain)
-    for part in ("space", "strategy"):
-        if whole and plain["search"].get(part) == defaults["search"][part]:
-            plain.setdefault(part, _copied(defaults[part]))
+    if whole and plain["search"].get("space") == defaults["search"]["space"]:
+        plain.setdefault("space", _copied(defaults["space"]))
     own_trainer = isinstance(plain["search"], dict) and plain["search"].get("trainer", "supervised") != "supervised"
     for table in ("objectives", "hyperparameters", "fidelity"):
         if table not in plain and not (table == "hyperparameters" and own_trainer):

@@ -34,3 +34,6 @@ class NoProposal(Enum):
 
 WAIT = NoProposal.WAIT
 EXHAUSTED = NoProposal.EXHAUSTED
+
+AFTER_REPEATS = "sample-after-repeats"
+"""The operator of a candidate that was drawn at random because those before it were repeated or refused."""

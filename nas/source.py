@@ -7,7 +7,7 @@ from nas.budget import Budget
 from nas.event_log import EventLog, Record
 from nas.keys import KeyMaker
 from nas.known import OPERATOR as START
-from nas.proposal import EXHAUSTED, Proposal
+from nas.proposal import AFTER_REPEATS, EXHAUSTED, Proposal
 from nas.refusals import barren
 from nas.search_state import SearchState
 from nas.static_stage import StaticStage
@@ -38,9 +38,10 @@ class Source:
 
     A proposal whose key the record answers, or whose trial is under way, is a duplicate; one that the static stage
     refuses is infeasible. Both are recorded and the strategy is asked again. After 50 of them in a row, as from a
-    population that has converged, random candidates take its place until one is accepted. ``over`` says why nothing comes any more,
-    ``exhausted`` why only promotions do, ``failing`` that a user's static metric fails again and again
-    (`Study.same_error`).
+    population that has converged, random candidates take its turn until one is accepted.
+
+    ``over`` says why nothing comes any more, ``exhausted`` why only promotions do, ``failing`` that a user's static
+    metric fails again and again (`Study.same_error`).
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Source:
         if number < len(self._start):  # trial n is the n-th of them: the record tells which are still to come
             return Proposal(self._start[number], operator=START)
         if self._study.barren >= _STALLED:
-            return Proposal(self._space.sample(self._streams.at(number)), operator="sample-after-repeats")
+            return Proposal(self._space.sample(self._streams.at(number)), operator=AFTER_REPEATS)
         answer = self._state.strategy.ask(self._study.pending(), self._streams.at(number))
         if answer is EXHAUSTED:
             self.exhausted = "exhausted: the strategy has nothing left to propose"

@@ -7,7 +7,7 @@ from math import inf
 from numpy.random import Generator
 
 from nas.objective import Objectives
-from nas.pareto import preference_order
+from nas.pareto import non_dominated_ranks
 from nas.proposal import Proposal
 from nas.trial import Outcome, Trial
 from search_spaces import CandidateSpace
@@ -18,8 +18,8 @@ class RegularizedEvolution:
     """The ``population`` youngest measured trials; a child is a mutation of the best of ``sample`` of them.
 
     The oldest dies, not the worst. A trial enters when it is first measured and keeps its age when a higher rung
-    measures it again; candidates that are infeasible or fail do not enter. Among several objectives the best of a
-    sample is the least crowded one of its front.
+    measures it again; candidates that are infeasible or fail do not enter. With several objectives the parent is any
+    of the sample's Pareto front: the least crowded of so few is always an end, and those between had no children.
     """
 
     def __init__(self, space: CandidateSpace, objectives: Objectives, population: int = 30, sample: int = 10) -> None:
@@ -41,7 +41,8 @@ class RegularizedEvolution:
             return Proposal(self._space.sample(rng))
         size = min(self._sample_size, len(self._population))
         drawn = rng.choice(len(self._population), size, replace=False)
-        parent = self._best([self._trials[self._population[at]] for at in sorted(drawn.tolist())])
+        best = self._best([self._trials[self._population[at]] for at in sorted(drawn.tolist())])
+        parent = best[0] if len(best) == 1 else best[rng.integers(len(best))]
         child = self._space.mutate(parent.proposal.candidate, rng)
         return Proposal(child, parents=(parent.number,), operator="mutate")
 
@@ -65,8 +66,8 @@ class RegularizedEvolution:
         if len(self._population) > self._population_size:
             del self._trials[self._population.popleft()]
 
-    def _best(self, sample: list[tuple[Trial, Measurement]]) -> Trial:
-        """The fewest violated constraints, then the highest rung, then the objectives, then the oldest."""
+    def _best(self, sample: list[tuple[Trial, Measurement]]) -> list[Trial]:
+        """By violated constraints, then the rung, then the objectives: the front of several, the oldest of equals."""
 
         def standing(member: tuple[Trial, Measurement]) -> tuple[int, float]:
             _, measurement = member
@@ -76,4 +77,7 @@ class RegularizedEvolution:
         best = min(map(standing, sample))
         leading = [member for member in sample if standing(member) == best]
         costs = [self._objectives.costs(measurement.metrics) for _, measurement in leading]
-        return leading[preference_order(costs)[0]][0]
+        if len(self._objectives.objectives) == 1:
+            return [leading[costs.index(min(costs))][0]]
+        ranks = non_dominated_ranks(costs)
+        return [trial for (trial, _), rank in zip(leading, ranks, strict=True) if rank == 0]

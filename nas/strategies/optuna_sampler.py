@@ -17,7 +17,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from nas.objective import Objectives
-from nas.proposal import Proposal
+from nas.proposal import AFTER_REPEATS, Proposal
 from nas.strategies.optuna_parameters import Parameters, Point
 from nas.strategies.results import Result, Results, comparable_costs, constraint_excess
 from nas.trial import Outcome, Trial
@@ -72,13 +72,13 @@ class OptunaStrategy:
         if results.telling < self._startup or not self.parameters.count:
             return self._random(pending, rng, "sample")
         if results.repeats(pending) >= _REPEATS:
-            return self._random(pending, rng, "sample-after-repeats")
+            return self._random(pending, rng, AFTER_REPEATS)
         model = self.model(results.count)
         window = results.window(model.results)
         study = self._study(model, window, pending, int(rng.integers(2**32)))
         candidate = self._suggest(study, pending)
         if candidate is None:
-            return self._random(pending, rng, "sample-after-repeats")
+            return self._random(pending, rng, AFTER_REPEATS)
         shown = {"results": len(window), "of": results.count} if len(window) < results.count else None
         return Proposal(candidate, operator=model.name, notes=shown, fitted_on=results.last)
 

@@ -229,10 +229,10 @@ def test_a_higher_rung_outranks_a_lower_one_and_constraints_outrank_both():
     assert set(parents(search, strategy)) == {1}  # worse by its number, but at fidelity 2
 
 
-def test_of_several_objectives_the_parent_is_never_dominated_in_its_sample():
+def test_of_several_objectives_the_parent_is_any_that_is_not_dominated_in_its_sample():
     search, strategy = evolution(TWO, population=6, sample=6)
     measure(search, [{"a": float(a), "b": float(b)} for a, b in [(0, 0), (1, 1), (3, 0), (0, 3), (2, 2), (1, 0)]])
-    assert set(parents(search, strategy)) <= {2, 3, 4}
+    assert set(parents(search, strategy)) == {2, 3, 4}  # the ends, and the one between
 
 
 @pytest.mark.parametrize("kind", [FailureKind.ERROR, FailureKind.CRASHED, FailureKind.DIVERGED, FailureKind.INFEASIBLE])
