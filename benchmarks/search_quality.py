@@ -4,6 +4,7 @@
     python -m benchmarks.search_quality TABLE... --strategy S --seeds N --minimize latency_ms_raspi4 --budget 192
     python -m benchmarks.search_quality TABLE... --strategy S --seeds N --protocol T --workers W --hours H [--rule asha]
     python -m benchmarks.search_quality --compare ROWS --at N --first S --second S
+    python -m benchmarks.search_quality --markdown JSON
 
 Protocol Q: every distinct code costs a query, also one that has no row; the objective is that of the last fidelity.
 With ``--minimize`` there are several objectives: measured are the share of the exact front that is found and the
@@ -13,7 +14,8 @@ NAS_BENCHMARK_DATA, else ../shared/data. ``--relabel`` permutes decisions and un
 A run for one objective ends where it has found the optimum, since nothing can change any more. Drives the product's own
 controller through its Python API; strategies ``optuna-random``, ``-tpe``, ``-gp``, ``-nsga2`` are Optuna's samplers
 without us. ``--strategy closed-form`` is the expectation of random search. ``--compare`` pairs the rows of two
-strategies by table and seed, and gives the mean difference with its 95 % interval (t distribution).
+strategies by table and seed, and gives the mean difference with its 95 % interval (t distribution); ``--markdown`` sets
+the lines of a JSON file as tables.
 """
 
 import argparse
@@ -184,6 +186,29 @@ def compare(rows: Iterable[Row], first: str, second: str, queries: int) -> list[
     return lines
 
 
+def markdown(lines: Sequence[Row]) -> str:
+    """Tables of strategies x tables: mean queries to the optimum (share of runs that found it), and the mean at 192."""
+    tables = list(dict.fromkeys(line["table"] for line in lines))
+    by = {(line["strategy"], line["table"]): line for line in lines}
+    parts = []
+    for title, cell in (("mean queries to the optimum (found)", _queries_cell), ("N = 192", _value_cell)):
+        parts.append(f"| {title} | " + " | ".join(tables) + " |\n" + "|---" * (len(tables) + 1) + "|")
+        for strategy in dict.fromkeys(line["strategy"] for line in lines):
+            cells = [cell(by[strategy, table]) if (strategy, table) in by else "" for table in tables]
+            parts.append(f"| {strategy} | " + " | ".join(cells) + " |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _queries_cell(line: Row) -> str:
+    return f"{line['mean_queries'][0]:.0f} ({line['found']:.2f})"
+
+
+def _value_cell(line: Row) -> str:
+    value, deviation = line["at192"]
+    return f"{value:.6g} ({deviation:.2g})"
+
+
 def _mean(values: Sequence[float | None]) -> list[float | None]:
     """Mean and standard deviation, six significant digits."""
     known = np.array([value for value in values if value is not None], dtype=float)
@@ -206,6 +231,7 @@ def main() -> None:
     parser.add_argument("--rule", help="fidelity rule (protocol T: asha)")
     parser.add_argument("--min", type=float, help="its lowest fidelity (the table's)")
     parser.add_argument("--compare", type=Path, metavar="ROWS")
+    parser.add_argument("--markdown", type=Path, metavar="JSON")
     parser.add_argument("--at", type=int, default=192)
     parser.add_argument("--first", default="auto")
     parser.add_argument("--second", default="evolution")
@@ -216,6 +242,9 @@ def main() -> None:
     if options.compare:
         compared = compare(map(json.loads, options.compare.open()), options.first, options.second, options.at)
         _say(compared, options.json)
+        return
+    if options.markdown:
+        sys.stdout.write(markdown(list(map(json.loads, options.markdown.open()))))
         return
     timed = options.protocol == "T"
     if timed and not options.hours:

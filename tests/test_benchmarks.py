@@ -1,13 +1,15 @@
 """What benchmarks judge by: closed form of random search, exact fronts, Optuna alone, paired differences."""
 
 import json
+import os
 from itertools import combinations
+from pathlib import Path
 from statistics import mean
 
 import numpy as np
 import pytest
 
-from benchmarks import bare_optuna
+from benchmarks import bare_optuna, cifar10
 from benchmarks.search_quality import Case, compare, run, summary
 from benchmarks.tables import Table
 
@@ -70,3 +72,28 @@ def test_strategies_are_compared_by_pairs():
     rows = [row("a", seed, 2.0 + seed) for seed in range(3)] + [row("b", seed, 1.0 * seed) for seed in range(4)]
     (line,) = compare(rows, "a", "b", 50)
     assert (line["difference"], line["interval"], line["seeds"]) == (2.0, 0.0, 3)
+
+
+DATA = Path(os.environ.get("NAS_BENCHMARK_DATA", "../shared/data"))
+
+
+@pytest.mark.skipif(
+    not (DATA / "real" / "cifar10_jpeg.npz").is_file(), reason=f"{DATA}/real/cifar10_jpeg.npz is missing"
+)
+def test_images_of_cifar10_are_whitened_and_split_by_class():
+    import torch
+
+    task = cifar10.Cifar10(cifar10.path(None), images=600)
+    data = task.load()
+    sizes = [len(part.inputs) for part in (data.train, data.validation, data.test)]
+    assert sum(sizes) == 600
+    assert sizes == pytest.approx([360, 120, 120], abs=10)
+    assert data.train.inputs.shape[1:] == task.signature.input.shape == (3, 32, 32)
+    assert abs(data.train.inputs.mean()) < 0.1
+    assert abs(data.train.inputs.std() - 1) < 0.1
+    assert set(data.train.targets) == set(range(10))
+    batch = torch.as_tensor(data.train.inputs[:64])
+    mirrored = task.augment(batch, torch.Generator().manual_seed(0))
+    kept = (mirrored == batch).flatten(1).all(1)
+    assert 20 < kept.sum() < 44
+    assert (mirrored[~kept] == batch[~kept].flip(-1)).all()
