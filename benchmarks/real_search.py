@@ -43,6 +43,7 @@ def run(strategy: str, seed: int, device_hours: float, data: str, folder: Path) 
         hyperparameters=_HYPERPARAMETERS,
         fidelity=_FIDELITY,
     )
+    best = study.best()
     ended = [trial.metrics["val_accuracy"] for trial in study.trials() if trial.fidelity == _FIDELITY["max"]]
     return {
         "table": "convnet on CIFAR-10",
@@ -53,7 +54,7 @@ def run(strategy: str, seed: int, device_hours: float, data: str, folder: Path) 
         "completed": len(ended),
         "device_seconds": study.device_seconds,
         "seconds": study.seconds,
-        "candidate": str(study.best().proposal.candidate),
+        "candidate": str(best.proposal.candidate) if best else None,
     }
 
 
