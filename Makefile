@@ -11,7 +11,7 @@ SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
 	$$python -c '$(SUITABLE)' 2>/dev/null && echo $$python && break; done)
 
-.PHONY: search test
+.PHONY: search test test-on-ray test-without-ray
 .DELETE_ON_ERROR:
 
 search: $(READY)
@@ -24,8 +24,15 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not ray" -n logical --maxprocesses 8
-	$(BIN)/python -m pytest -m ray
+	$(BIN)/python -m pytest -q -m clock
+	@$(MAKE) --no-print-directory -j 2 test-on-ray test-without-ray
+
+# Side by side: tests on Ray mostly wait for processes, and have precedence.
+test-on-ray:
+	$(BIN)/python -m pytest -q -m "ray and not clock"
+
+test-without-ray:
+	nice -n 10 $(BIN)/python -m pytest -q -m "not ray and not clock"
 
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one by: make PYTHON=/path/to/python" >&2; exit 1; }

@@ -78,6 +78,7 @@ def test_importing_loads_nothing_heavy(statement):
     assert not loaded_by(statement) & HEAVY
 
 
+@pytest.mark.clock
 def test_help_loads_nothing_and_comes_at_once():
     assert loaded_by(HELP) == set()
     command = [sys.executable, "-m", "nas", "--help"]

@@ -42,6 +42,7 @@ def test_code_given_by_value_runs_on_the_workers(local_ray: None, tmp_path: Path
     mine.close(5.0)
 
 
+@pytest.mark.clock
 def test_two_workers_pass_hundreds_of_empty_trials_a_second(
     local_ray: None, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

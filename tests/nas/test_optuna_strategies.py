@@ -313,6 +313,7 @@ def test_results_are_of_bounded_number():
     assert len(results.window(10**9)) <= 600
 
 
+@pytest.mark.clock
 @BOTH
 def test_after_5000_trials_an_answer_is_quick_and_says_what_it_was_fitted_to(make):
     strategy = make(CONDITIONAL, ONE)

@@ -48,6 +48,7 @@ def test_seconds_are_proportional_and_legs_add_up(tmp_path: Path) -> None:
     assert legs[0].metrics == legs[2].metrics
 
 
+@pytest.mark.clock
 def test_a_report_is_cheap(tmp_path: Path) -> None:
     runner = Runner(recipe(tmp_path, trainer="synthetic", maximum=10_000, settings={"every": 1}))
     what = some(np.random.default_rng(3))
