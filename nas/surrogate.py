@@ -11,6 +11,7 @@ hold them near "every decision matters alike" while there is little data.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import log
 from typing import TypeAlias
 
@@ -32,13 +33,13 @@ _NOISE = (log(0.02), 1.5)
 
 
 class Surrogate:
-    """The process over rows of an `Encoding`, [n, columns], behind which ``features`` more columns may stand.
+    """The process over rows of an `Encoding`, [n, columns], behind which columns of features may stand.
 
-    Targets should be about standard normal. `fit` chooses the hyperparameters, `condition` says what is known, as
-    `predict` and `believe` need it.
+    ``features`` are the sizes of groups of these. Targets should be about standard normal. `fit` chooses the
+    hyperparameters, `condition` says what is known, as `predict` and `believe` need it.
     """
 
-    def __init__(self, columns: Sequence[Column], features: int = 0) -> None:
+    def __init__(self, columns: Sequence[Column], features: Sequence[int] = ()) -> None:
         self._lift = Lift(columns, features)
         groups = self._lift.groups
         self._weight_mean = -0.5 * log(groups)
@@ -115,14 +116,14 @@ class Surrogate:
 class Lift:
     """Rows as vectors whose squared distances, summed over the dimensions of a decision, are its delta.
 
-    ``groups`` counts decisions (and the features as one more); ``group_of`` [dimensions] says whose a dimension is.
+    ``groups`` counts decisions and groups of features; ``group_of`` [dimensions] says whose a dimension is.
     """
 
-    def __init__(self, columns: Sequence[Column], features: int = 0) -> None:
+    def __init__(self, columns: Sequence[Column], features: Sequence[int] = ()) -> None:
         self._columns = columns
-        self._features = features
-        self.groups = len(columns) + (features > 0)
-        empty = np.zeros((1, len(columns) + features))
+        self._ends = np.cumsum([len(columns), *features]).tolist()
+        self.groups = len(columns) + len(features)
+        empty = np.zeros((1, self._ends[-1]))
         sizes = [part.shape[1] for part in self._parts(empty)]
         self.group_of = np.repeat(np.arange(self.groups), sizes)
 
@@ -137,9 +138,8 @@ class Lift:
 
     def _parts(self, rows: Array) -> list[Array]:
         parts = [_lifted(column, rows[:, at]) for at, column in enumerate(self._columns)]
-        if self._features:
-            parts.append(rows[:, len(self._columns) :] / np.sqrt(self._features))
-        return parts
+        features = [rows[:, start:end] for start, end in pairwise(self._ends)]
+        return parts + [part / np.sqrt(part.shape[1]) for part in features]
 
 
 def _lifted(column: Column, values: Array) -> Array:

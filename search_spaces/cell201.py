@@ -9,7 +9,7 @@ from search_spaces.cell import Cell
 from search_spaces.cell_graph import CellGraph
 from search_spaces.images import check_images
 from search_spaces.signature import Signature
-from search_spaces.space import SearchSpace
+from search_spaces.space import Features, SearchSpace
 from search_spaces.values import Architecture, Value
 
 if TYPE_CHECKING:
@@ -51,12 +51,14 @@ class Cell201(SearchSpace):
         """The cell of an architecture."""
         return _CELL.graph(architecture)
 
-    def features(self, architecture: Architecture) -> tuple[float, ...]:
-        """Path encoding of the canonical form: 84 numbers, 0 or 1."""
-        from search_spaces.cell_encoding import path_encoding
+    def features(self, architecture: Architecture) -> Features:
+        """Of the canonical form: its path encoding, 84 numbers, then half the number of each operation in it."""
+        from search_spaces.cell_encoding import operation_counts, path_encoding
 
         graph = self.graph(self.canonical(architecture))
-        return tuple(path_encoding(graph, OPERATIONS, none=NONE).tolist())
+        paths = path_encoding(graph, OPERATIONS, none=NONE).tolist()
+        counts = operation_counts(graph, OPERATIONS, none=NONE)
+        return tuple(paths), *((count / 2,) for count in counts.tolist())
 
     def check_signature(self, signature: Signature) -> None:
         """Raise ValueError unless the input is (channels, height, width) of floats and the output (classes,)."""

@@ -51,6 +51,14 @@ def path_encoding(
     return encoding
 
 
+def operation_counts(graph: CellGraph, operations: Sequence[Value], none: Container[Value] = ()) -> Encoding:
+    """How often each of ``operations`` without ``none`` stands on a way from input to output."""
+    edges = graph.live(none).edges
+    places = {*edges, *(node for edge in edges for node in edge)}
+    live = [operation for place, operation in graph.operations.items() if place in places]
+    return np.array([float(live.count(operation)) for operation in operations if operation not in none])
+
+
 def _one_hot(graph: CellGraph, places: Iterable[Edge | int], operations: Sequence[Value]) -> Encoding:
     return np.array(
         [

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
 
@@ -15,6 +15,8 @@ from search_spaces.values import Architecture, Value, Values
 if TYPE_CHECKING:
     from numpy.random import Generator
     from torch.nn import Module
+
+Features: TypeAlias = tuple[tuple[float, ...], ...]
 
 
 class SearchSpace:
@@ -52,11 +54,14 @@ class SearchSpace:
         """One representative of all architectures that build the same network; itself unless overridden."""
         return architecture
 
-    def features(self, architecture: Architecture) -> tuple[float, ...] | None:
-        """Numbers that describe the network, for surrogate models: as many for every architecture, equal for equal
-        keys; None where the space knows none that are better than its decisions.
+    def features(self, architecture: Architecture) -> Features:
+        """Numbers that describe the network, for surrogate models, beside its decisions.
+
+        In groups: a model learns how much each group matters, and begins with all alike, so let a number's standard
+        deviation be about 1/2. The same sizes for every architecture, equal numbers for equal keys; none unless
+        overridden.
         """
-        return None
+        return ()
 
     def check_signature(self, signature: Signature) -> None:
         """Raise ValueError where the space has no network for ``signature``; needs no torch."""

@@ -52,14 +52,13 @@ class Neighbourhood:
         self.columns = self._encoding.columns
         self._continuous = any(not column.options and not column.levels for column in self.columns)
         first = self._space.sample(np.random.default_rng(0)).architecture
-        self.features = len(self._features(first) or ())
+        self.features = [len(group) for group in self._features(first)]
 
     def row(self, candidate: Candidate) -> Array:
         """The row of one candidate."""
         row = self._encoding.row(candidate)
         if self.features:
-            described = self._features(candidate.architecture)
-            row = np.concatenate([row, np.asarray(described, dtype=float)])
+            row = np.concatenate([row, *self._features(candidate.architecture)])
         return row
 
     def neighbours(self, candidate: Candidate, rng: Generator) -> Pool:
@@ -102,4 +101,4 @@ class Neighbourhood:
     def _pool(self, candidates: Iterable[Candidate]) -> Pool:
         made = list(candidates)
         rows = np.array([self.row(candidate) for candidate in made])
-        return Pool(made, rows.reshape(len(made), len(self.columns) + self.features), [None] * len(made))
+        return Pool(made, rows.reshape(len(made), len(self.columns) + sum(self.features)), [None] * len(made))

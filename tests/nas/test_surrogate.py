@@ -36,12 +36,13 @@ def test_lifted_distances_are_the_declared_ones():
             np.testing.assert_allclose(distances[:, i, j], deltas(x, y), atol=1e-12)
 
 
-def test_features_are_one_more_group_of_mean_squared_difference():
-    points = np.column_stack([rows(5), np.eye(5)])
-    lift = Lift(COLUMNS, features=5)
+def test_each_group_of_features_has_its_mean_squared_difference():
+    points = np.column_stack([rows(5), np.eye(5), np.arange(5.0)])
+    lift = Lift(COLUMNS, features=[5, 1])
     distances = lift.distances(lift(points))
-    assert lift.groups == 5
+    assert lift.groups == 6
     np.testing.assert_allclose(distances[4], (1 - np.eye(5)) * 2 / 5, atol=1e-12)
+    np.testing.assert_allclose(distances[5], np.subtract.outer(np.arange(5), np.arange(5)) ** 2, atol=1e-12)
 
 
 def test_the_gradient_is_that_of_the_loss():

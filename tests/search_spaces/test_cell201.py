@@ -98,11 +98,13 @@ def test_one_convolution_used_twice_is_not_two(space):
     assert space.key(cell(3, 0, 1, 0, 1, 1)) != space.key(cell(3, 3, 0, 0, 1, 1))
 
 
-def test_features_are_paths(space):
-    features = space.features(cell(0, 0, 0, 3, 0, 0))
-    assert len(features) == 4 + 4**2 + 4**3
-    assert [at for at, present in enumerate(features) if present] == [OPERATIONS.index("nor_conv_3x3") - 1]
-    assert not any(space.features(cell(3, 3, 3, 0, 0, 0)))
+def test_features_are_paths_and_numbers_of_operations(space):
+    paths, *counts = space.features(cell(0, 0, 0, 3, 0, 0))
+    assert len(paths) == 4 + 4**2 + 4**3
+    assert [at for at, present in enumerate(paths) if present] == [OPERATIONS.index("nor_conv_3x3") - 1]
+    assert counts == [(0.0,), (0.0,), (0.5,), (0.0,)]
+    assert space.features(cell(2, 0, 2, 1, 0, 4))[1:] == ((0.5,), (1.0,), (0.0,), (0.5,))
+    assert not any(map(any, space.features(cell(3, 3, 3, 0, 0, 0))))
 
 
 def parameters(codes):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search_spaces.cell_encoding import adjacency_encoding, path_encoding
+from search_spaces.cell_encoding import adjacency_encoding, operation_counts, path_encoding
 from search_spaces.cell_graph import CellGraph
 
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
@@ -62,6 +62,12 @@ def test_a_truncated_path_encoding_is_the_beginning_of_the_whole(operations, lon
     assert short.tolist() == whole[: len(short)].tolist()
 
 
+def test_operations_are_counted_where_a_way_leads_through():
+    assert operation_counts(on_edges(*"anbnan"), "nab", none="n").tolist() == [2.0, 0.0]  # node 2 leads nowhere
+    assert operation_counts(on_edges(*"aabbba"), "nab", none="n").tolist() == [3.0, 3.0]
+
+
 @pytest.mark.parametrize("operations", ["nnnnnn", "aaannn"])
 def test_a_cell_without_output_has_no_path(operations):
+    assert not operation_counts(on_edges(*operations), "na", none="n").any()
     assert not path_encoding(on_edges(*operations), "na", none="n").any()
