@@ -132,6 +132,8 @@ def _timed(study: Study, table: Table) -> Row:
         for measurement in trial.rungs.values()
         if isfinite(measurement.metrics[objective])
     ]
+    if not seen:
+        return {"final": None, "test": None, "trials": study.launched, "epochs": 0}
     pick = max(seen, key=lambda entry: entry[0])[1]
     final = table.task.measure(pick.proposal.candidate.architecture, table.task.fidelities[-1])
     return {
@@ -162,11 +164,11 @@ def summary(rows: Sequence[Row], budget: int) -> Row:
     return line
 
 
-def value_at(row: Row, queries: int) -> float:
-    """The best objective after so many queries, or the share of the front's hypervolume."""
-    if "volume" in row:
-        return float({int(at): value for at, value in row["volume"].items()}[queries])
-    return float([value for at, value in row["trace"] if at <= queries][-1])
+def value_at(row: Row, queries: int) -> float | None:
+    """The best objective after so many queries, or the share of the front's hypervolume; None before there is one."""
+    known = {int(at): value for at, value in row["volume"].items()} if "volume" in row else {}
+    before = [value for at, value in row.get("trace", []) if at <= queries]
+    return before[-1] if before else known.get(queries)
 
 
 def compare(rows: Iterable[Row], first: str, second: str, queries: int) -> list[Row]:
@@ -174,7 +176,8 @@ def compare(rows: Iterable[Row], first: str, second: str, queries: int) -> list[
     by: dict[tuple[str, str], dict[int, float]] = {}
     for row in rows:
         value = row["final"] if "final" in row else value_at(row, queries)
-        by.setdefault((row["table"], row["strategy"]), {})[row["seed"]] = value
+        if value is not None:
+            by.setdefault((row["table"], row["strategy"]), {})[row["seed"]] = value
     lines = []
     for table in sorted({table for table, _ in by}):
         ours, theirs = by.get((table, first), {}), by.get((table, second), {})

@@ -86,13 +86,13 @@ class Table:
         return {tuple(row) for row, rank in zip(self.costs.tolist(), ranks, strict=True) if rank == 0}
 
     def covered(self, costs: Sequence[tuple[float, ...]]) -> float:
-        """Hypervolume as a share of the exact front's, below the front's worst point in each objective."""
+        """Hypervolume as a share of the exact front's; the reference lies a tenth of its range beyond its worst."""
         points = np.array(sorted(self.front))
         low, high = points.min(0), points.max(0)
 
         def volume(some: Sequence[tuple[float, ...]]) -> float:
-            scaled = (np.array(some).reshape(-1, len(low)) - low) / (high - low)
-            return hypervolume([tuple(point) for point in scaled.tolist()], (1.0,) * len(low))
+            scaled = (np.array(some).reshape(-1, len(low)) - low) / np.where(high > low, high - low, 1.0)
+            return hypervolume([tuple(point) for point in scaled.tolist()], (1.1,) * len(low))
 
         return volume(costs) / volume(sorted(self.front))
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from math import inf, isfinite
+from math import inf, isfinite, isnan
 
 from search_spaces import Bound, broken
 
@@ -58,3 +58,15 @@ class Objectives:
     def violations(self, metrics: Mapping[str, float]) -> list[str]:
         """One sentence for each constraint that ``metrics`` breaks."""
         return broken(self.constraints, metrics) if self.constraints else []
+
+    def violation(self, metrics: Mapping[str, float]) -> float:
+        """How far the known metrics are from keeping all constraints: the sum of each excess as a share of its limit.
+
+        As in Deb et al. 2002, section VI. Infinite for NaN; a limit of 0 counts as 1; what is missing is passed over.
+        """
+        total = 0.0
+        for bound in self.constraints:
+            value = metrics.get(bound.name)
+            if value is not None and not bound.holds(value):
+                total += inf if isnan(value) else abs(value - bound.limit) / (abs(bound.limit) or 1.0)
+        return total

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from search_spaces.domain import Domain
@@ -66,7 +67,8 @@ class CandidateSpace:
 
     def size(self) -> int | float:
         """Number of candidates: exact, or infinity where there is a float with a range."""
-        return self.space.size() * (self.hyperparameters.size() if self.hyperparameters else 1)
+        sizes = self.space.size(), self.hyperparameters.size() if self.hyperparameters else 1
+        return inf if inf in sizes else sizes[0] * sizes[1]
 
     def check(self, candidate: Candidate) -> None:
         """Raise ValueError, with name, value and what is allowed, for what is no candidate of these parts."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from search_spaces.candidate import Candidate, CandidateSpace
 from search_spaces.choice import Choice
+from search_spaces.conditions import typed_key
 from search_spaces.decision import Leaf
 from search_spaces.layout import Slot
 from search_spaces.numeric import Float, Integer
@@ -52,7 +53,7 @@ class Encoding:
         first = len(domains[0].slots)
         self._architecture = {slot.name: at for at, slot in enumerate(slots[:first])}
         self._hyperparameters = {slot.name: at for at, slot in enumerate(slots[first:], first)}
-        self._places: dict[tuple[int, type, Value], float] = {}
+        self._places: dict[tuple[int, str | bytes], float] = {}
         self._empty = np.full(len(self.columns), np.nan)
 
     def row(self, candidate: Candidate) -> "NDArray[np.float64]":
@@ -85,7 +86,7 @@ class Encoding:
         places = self._places
         for name, value in values.items():
             at = columns[name]
-            key = (at, type(value), value)
+            key = (at, value if type(value) is str else typed_key(value))
             place = places.get(key)
             if place is None:
                 place = _place(self._leaves[at], value)

@@ -46,8 +46,10 @@ def test_the_exact_front_and_what_covers_it(path):
     assert table.optimum == 9.0
     assert table.covered(sorted(table.front)) == 1.0
     assert table.covered([]) == 0.0
-    # normalised: (5/8, 1/3) alone of the front (5/8, 1/3), (1/8, 2/3): 3/8 * 2/3 of 3/8 * 2/3 + 1/2 * 1/3
-    assert table.covered([(-4.0, 1.0)]) == pytest.approx(0.25 / (0.25 + 0.5 / 3))
+    # normalised, below (1.1, 1.1): the front is (1, 0), (5/8, 1/3), (1/8, 2/3), (0, 1)
+    whole = 0.1 * 1.1 + 3 / 8 * (1.1 - 1 / 3) + 1 / 2 * (1.1 - 2 / 3) + 1 / 8 * 0.1
+    assert table.covered([(-4.0, 1.0)]) == pytest.approx((1.1 - 5 / 8) * (1.1 - 1 / 3) / whole)
+    assert Table(path, ["score"]).covered([(-9.0, 9.0)]) > 0
 
 
 @pytest.mark.parametrize("sampler", ["optuna-random", "optuna-tpe", "optuna-nsga2"])

@@ -1,8 +1,8 @@
 """The default strategy: chooses by what it sees of the space and of the results, and needs no tuning.
 
-A space of at most 64 candidates is listed. Else the Gaussian process of `predictor` proposes while it can know most
-results; past 1,000 results, when it must leave most of them out, every other proposal comes from regularised
-evolution, which forgets nothing that still matters and costs nothing.
+The Gaussian process of `predictor` proposes while it can know most results; past 1,000 results, when it must leave most
+of them out, every other proposal comes from regularised evolution, which forgets nothing that still matters and costs
+nothing.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,12 @@ from numpy.random import Generator
 from nas.objective import Objectives
 from nas.proposal import NoProposal, Proposal
 from nas.strategies.evolution import RegularizedEvolution
-from nas.strategies.exhaustive import ExhaustiveSearch
 from nas.strategies.predictor import Predictor
 from nas.strategies.strategy import Strategy
 from nas.trial import Outcome, Trial
 from search_spaces import CandidateSpace
 from trainers import Measurement
 
-_LISTED = 64
 _MANY = 1_000
 
 
@@ -27,20 +25,17 @@ class Auto:
     """Takes no arguments."""
 
     def __init__(self, space: CandidateSpace, objectives: Objectives) -> None:
-        self._told: set[int] = set()
-        self._members: list[Strategy]
-        if space.size() <= _LISTED:
-            self._members = [ExhaustiveSearch(space, objectives)]
-        else:
-            self._members = [Predictor(space, objectives), RegularizedEvolution(space, objectives)]
+        self._measured: set[int] = set()
+        self._members: list[Strategy] = [Predictor(space, objectives), RegularizedEvolution(space, objectives)]
 
     def ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal | NoProposal:
         """Ask the member whose turn it is."""
-        turn = len(self._told) + len(pending)
-        return self._members[turn % len(self._members) if turn > _MANY else 0].ask(pending, rng)
+        turn = len(self._measured) + len(pending)
+        return self._members[turn % 2 if turn > _MANY else 0].ask(pending, rng)
 
     def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
         """Tell every member."""
-        self._told.add(trial.number)
+        if measurement is not None and trial.duplicate_of is None:
+            self._measured.add(trial.number)
         for member in self._members:
             member.tell(trial, measurement, ended)

@@ -67,12 +67,12 @@ class RegularizedEvolution:
             del self._trials[self._population.popleft()]
 
     def _best(self, sample: list[tuple[Trial, Measurement]]) -> list[Trial]:
-        """By violated constraints, then the rung, then the objectives: the front of several, the oldest of equals."""
+        """By violation, then the rung, then the objectives: the front of several, the oldest of equals."""
 
-        def standing(member: tuple[Trial, Measurement]) -> tuple[int, float]:
+        def standing(member: tuple[Trial, Measurement]) -> tuple[float, float]:
             _, measurement = member
-            broken = len(self._objectives.violations(measurement.metrics))
-            return broken + (inf in self._objectives.costs(measurement.metrics)), -measurement.fidelity
+            bad = inf in self._objectives.costs(measurement.metrics)
+            return inf if bad else self._objectives.violation(measurement.metrics), -measurement.fidelity
 
         best = min(map(standing, sample))
         leading = [member for member in sample if standing(member) == best]

@@ -128,8 +128,8 @@ class LocalSearch:
 
     def _standing(self, trial: int, measurement: Measurement) -> "_Standing":
         costs = self._objectives.costs(measurement.metrics)
-        broken = len(self._objectives.violations(measurement.metrics)) + (inf in costs)
-        return _Standing(trial, (broken, -measurement.fidelity), costs)
+        violation = inf if inf in costs else self._objectives.violation(measurement.metrics)
+        return _Standing(trial, (violation, -measurement.fidelity), costs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class _Standing:
     """What is known of a candidate: ``level`` is compared before ``costs``, all to be minimised."""
 
     trial: int
-    level: tuple[int, float]
+    level: tuple[float, float]
     costs: tuple[float, ...]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, isnan
+from math import inf
 
 from numpy.random import Generator
 
@@ -118,16 +118,11 @@ class Member:
 def member(candidate: Candidate, trial: int, measurement: Measurement, objectives: Objectives) -> Member:
     """The level is (violation, -fidelity): feasible before infeasible, then the higher rung.
 
-    The violation is the sum over broken constraints of the excess as a share of the limit (section VI); infinite where
-    a constraint or an objective is not finite.
+    The violation (`Objectives.violation`) is infinite where an objective is not finite.
     """
     metrics = measurement.metrics
     costs = objectives.costs(metrics)
-    violation = inf if inf in costs else 0.0
-    for bound in objectives.constraints:
-        value = metrics[bound.name]
-        if not bound.holds(value):
-            violation += inf if isnan(value) else abs(value - bound.limit) / (abs(bound.limit) or 1.0)
+    violation = inf if inf in costs else objectives.violation(metrics)
     return Member(candidate, trial, (violation, -measurement.fidelity), costs)
 
 
