@@ -15,6 +15,7 @@ from nas.config_errors import shown, unknown
 from nas.errors import ConfigError
 from nas.fidelity import RULES, rungs
 from nas.known import known_candidates
+from nas.recorded import check_recorded
 from nas.static_stage import STATIC_METRICS
 from nas.strategies import STRATEGIES
 from search_spaces import (
@@ -63,6 +64,7 @@ def check(config: SearchConfig) -> None:
     if search.trainer == SUPERVISED or builds_networks(_loaded("search.trainer", search.trainer, TRAINERS)):
         with named("search.space"):
             space.check_signature(shapes)
+    check_recorded(config)
     for code in search.static_metrics or ():
         form = "a static metric is a function measure(candidate, network, signature)"
         _check_function("search.static_metrics", code, STATIC_METRICS, form)

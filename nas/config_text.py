@@ -109,7 +109,8 @@ def complete(document: Mapping[str, Any], settings: Iterable[Setting] = ()) -> P
         if table not in plain and not (table == "hyperparameters" and own_trainer):
             plain[table] = _copied(defaults[table])
     for path, value in settings:
-        _put(plain, path, value)
+        if path[0] != "search":
+            _put(plain, path, value)
     return plain
 
 

@@ -1,9 +1,12 @@
 """``task = "table:PATH"``: a search of recorded results, with all that follows from the table filled in."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from nas.config import SearchConfig
 from nas.errors import ConfigError
+from nas.fidelity import rungs
 from search_spaces.recorded import read_spec
 
 _PREFIX = "table:"
@@ -49,3 +52,40 @@ def _fidelities(plain: dict[str, Any], path: str) -> None:
     chosen.setdefault("max", levels[-1])
     if chosen.get("rule") != "none":
         chosen.setdefault("min", levels[0])
+
+
+def check_recorded(config: SearchConfig) -> None:
+    """Raise ConfigError where a search of recorded results asks for what the table does not hold."""
+    if config.search.task == _TASK and config.search.trainer == _TRAINER:
+        path = str(config.task["path"])
+        faults = list(_faults(config, path))
+        if faults:
+            raise ConfigError("\n".join(f"{fault} (table {path})" for fault in faults))
+
+
+def _faults(config: SearchConfig, path: str) -> Iterator[str]:
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as table:
+        parts = [name.partition(":") for name in table.files]
+        levels = table["fidelities"].tolist()
+    known = {name for kind, _, name in parts if kind in ("metric", "cost")}
+    for kind, names in (("objectives", config.objectives), ("constraints", config.constraints)):
+        for name in names:
+            if name not in known and not config.search.static_metrics:
+                yield f"{kind}.{name}: the table records {', '.join(sorted(known))}; name one of these"
+    chosen = config.fidelity
+    asked = (chosen.max,) if chosen.rule == "none" else rungs(chosen.min, chosen.max, chosen.eta)
+    missing = [level for level in asked if level not in levels]
+    if missing:
+        shown = _listed(levels[:12]) + ("..." if len(levels) > 12 else "")
+        yield (
+            f"fidelity: rungs would be {_listed(asked)}, of which the table does not record {_listed(missing)}; "
+            f"choose min, max and eta so that all are among {shown}"
+        )
+    if config.search.replicates > 1:
+        yield "search.replicates: the results are recorded, training them again tells nothing; leave it out"
+
+
+def _listed(levels: Iterable[float]) -> str:
+    return ", ".join(f"{level:g}" for level in levels)

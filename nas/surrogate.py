@@ -46,17 +46,14 @@ class Surrogate:
         self._start = np.array([*[self._weight_mean] * groups, _AMPLITUDE[0], log(0.05)])
         self._hyper: Array = self._start
 
-    def fit(self, rows: Array, targets: Array, variances: Array) -> None:
-        """Choose the hyperparameters: a function of the arguments alone, not of an earlier fit.
-
-        ``variances`` [n] of the targets are known, and add to the noise that is fitted.
-        """
+    def fit(self, rows: Array, targets: Array) -> None:
+        """Choose the hyperparameters: a function of the arguments alone, not of an earlier fit."""
         distances = self._lift.distances(self._lift(rows))
         groups = self._lift.groups
         result = minimize(
             self._loss,
             self._start,
-            args=(distances, targets, variances),
+            args=(distances, targets),
             jac=True,
             method="L-BFGS-B",
             bounds=[(-6.0, 4.0)] * groups + [(-5.0, 3.0), (-9.0, 1.0)],
@@ -64,13 +61,13 @@ class Surrogate:
         )
         self._hyper = result.x if np.isfinite(result.fun) else self._start
 
-    def condition(self, rows: Array, targets: Array, variances: Array) -> None:
-        """Know that ``rows`` have the results ``targets``, of known ``variances`` beside the noise."""
-        self._rows, self._targets, self._variances = rows, targets, variances
+    def condition(self, rows: Array, targets: Array) -> None:
+        """Know that ``rows`` have the results ``targets``."""
+        self._rows, self._targets = rows, targets
         self._scales = np.sqrt(np.exp(self._hyper[:-2]))[self._lift.group_of]
         self._known = self._lift(rows) * self._scales
         covariance = self._kernel(self._known)
-        covariance[np.diag_indices(len(rows))] += np.exp(self._hyper[-1]) + _JITTER + variances
+        covariance[np.diag_indices(len(rows))] += np.exp(self._hyper[-1]) + _JITTER
         self._factor = np.linalg.cholesky(covariance)
         self._coefficients = cho_solve((self._factor, True), targets, check_finite=False)
 
@@ -78,11 +75,7 @@ class Surrogate:
         """Take ``rows``, whose results are still to come, for what is predicted (Ginsbourger et al. 2010)."""
         if len(rows):
             mean, _ = self.predict(rows)
-            self.condition(
-                np.concatenate([self._rows, rows]),
-                np.concatenate([self._targets, mean]),
-                np.concatenate([self._variances, np.zeros(len(rows))]),
-            )
+            self.condition(np.concatenate([self._rows, rows]), np.concatenate([self._targets, mean]))
 
     def predict(self, rows: Array) -> tuple[Array, Array]:
         """Mean and standard deviation at ``rows``, each [n]."""
@@ -95,12 +88,12 @@ class Surrogate:
         """Covariance of scaled lifted rows with the known ones."""
         return np.asarray(np.exp(self._hyper[-2] - _squared_distances(lifted, self._known)))
 
-    def _loss(self, hyper: Array, distances: Array, targets: Array, variances: Array) -> tuple[float, Array]:
+    def _loss(self, hyper: Array, distances: Array, targets: Array) -> tuple[float, Array]:
         """Negative logarithm of the posterior of the hyperparameters, and its gradient."""
         groups = self._lift.groups
         weights, amplitude, noise = np.exp(hyper[:groups]), np.exp(hyper[-2]), np.exp(hyper[-1])
         signal = amplitude * np.exp(-np.tensordot(weights, distances, 1))
-        covariance = signal + np.diag(noise + _JITTER + variances)
+        covariance = signal + (noise + _JITTER) * np.eye(len(targets))
         try:
             factor = np.linalg.cholesky(covariance)
         except np.linalg.LinAlgError:

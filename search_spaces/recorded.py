@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from functools import lru_cache
 from json import JSONDecodeError, loads
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 from search_spaces.choice import Choice
+from search_spaces.recorded_faults import array_faults, spec_faults
 from search_spaces.space import SearchSpace
 
-_KEYS = ("decisions", "objective", "direction")
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class RecordedSpace(SearchSpace):
@@ -30,17 +32,28 @@ class RecordedSpace(SearchSpace):
 
 @lru_cache(maxsize=8)
 def read_spec(path: str) -> Mapping[str, Any]:
-    """The declaration in a table; ValueError, with the path, where the file is no table."""
-    import numpy as np
-
+    """The declaration in a table; ValueError, with the path, where the file is no table, or a damaged one."""
     if not Path(path).is_file():
         raise ValueError(f"path = {path!r}: there is no such file; give the path of a table (.npz)")
     try:
-        with np.load(path, allow_pickle=False) as table:
-            spec = loads(str(table["spec"]))
-    except (OSError, ValueError, KeyError, BadZipFile, JSONDecodeError) as error:
-        raise ValueError(f"path = {path!r}: this is no table of results ({type(error).__name__}: {error})") from None
-    missing = [name for name in _KEYS if name not in spec]
-    if missing:
-        raise ValueError(f"path = {path!r}: the table's spec lacks {', '.join(missing)}")
+        arrays = read_arrays(path)
+        spec = loads(str(arrays.pop("spec")))
+    except (OSError, EOFError, TypeError, ValueError, KeyError, BadZipFile, JSONDecodeError) as error:
+        raise ValueError(
+            f"path = {path!r}: this is no table of results, an .npz file with a spec in JSON ({_first_line(error)})"
+        ) from None
+    for fault in (*spec_faults(spec), *(array_faults(spec, arrays) if not spec_faults(spec) else ())):
+        raise ValueError(f"path = {path!r}: {fault}")
     return dict(spec)
+
+
+def read_arrays(path: str) -> "dict[str, NDArray[Any]]":
+    """All arrays of a file, by name; raises what numpy does where it is none, or one of pickled objects."""
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as table:
+        return {name: table[name] for name in table.files}
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition('. ')[0]}"

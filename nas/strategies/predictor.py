@@ -4,14 +4,13 @@ After a first random sample, each proposal maximises the expected improvement (J
 as in Ament et al. 2023) of a process on the candidates' decisions (`nas.surrogate`) over the neighbours of the best
 candidates, mutants of them and strangers, and climbs on from the best of these; acquisition among mutations of the best
 is that of White et al. 2021 ("BANANAS"). Results are learnt by their ranks, as normal scores, so that no scale, outlier
-or infeasible candidate distorts the model; those at lower fidelities count as what is expected at the highest one, with
-the variance of that (`nas.strategies.fidelity_scale`). Several objectives are joined anew for each proposal by the
-augmented Chebyshev norm with random weights (Knowles 2006, "ParEGO", eq. 2), here of their ranks.
+or infeasible candidate distorts the model. Several objectives are joined anew for each proposal by the augmented
+Chebyshev norm with random weights (Knowles 2006, "ParEGO", eq. 2), here of their ranks.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf
 
 import numpy as np
 from numpy.random import Generator
@@ -21,7 +20,6 @@ from threadpoolctl import ThreadpoolController
 
 from nas.objective import Objectives
 from nas.proposal import EXHAUSTED, NoProposal, Proposal
-from nas.strategies.fidelity_scale import RungCosts, expected_scores, normal_scores
 from nas.strategies.neighbourhood import Neighbourhood, Pool
 from nas.surrogate import Array, Surrogate
 from nas.trial import Outcome, Trial
@@ -36,17 +34,17 @@ _MUTANTS = 120
 _STRANGERS = 120
 _CLIMBS = 8
 _AUGMENTATION = 0.05
-_FEASIBLE, _VIOLATES, _BAD = range(3)
+_FAILED = (inf, 0.0)
 
 
 class Predictor:
     """Proposes ``initial`` random candidates first.
 
-    Who keeps all constraints ranks before who does not, of whom those are better that violate less. Trials under way
-    count as measured at what is predicted. The process knows at most 500 trials, the better half of them the best of
-    all; its hyperparameters are fitted to 250, each time the results have grown by a thirtieth. ``fitted_on`` is the
-    last trial known at that fit; ``notes`` say how many of how many results the process knows, where it leaves some
-    out.
+    Who keeps all constraints ranks before who does not, of whom those are better that violate less; then higher rungs
+    rank before lower ones. Trials under way count as measured at what is predicted. The process knows at most 500
+    trials, the better half of them the best of all; its hyperparameters are fitted to 250, each time the results have
+    grown by a thirtieth. ``fitted_on`` is the last trial known at that fit; ``notes`` say how many of how many results
+    the process knows, where it leaves some out.
     """
 
     def __init__(self, space: CandidateSpace, objectives: Objectives, initial: int = 10) -> None:
@@ -58,11 +56,10 @@ class Predictor:
         self._near = Neighbourhood(space)
         self._surrogate = Surrogate(self._near.columns, self._near.features)
         self._told: dict[int, _Told] = {}
-        self._costs = RungCosts(len(objectives.objectives))
         self._seen: dict[bytes, None] = {}
         self._measured: set[int] = set()
         self._next_fit = initial
-        self._to_fit: tuple[int, _Known] | None = None
+        self._to_fit: tuple[int, Array, Array] | None = None
         self._fitted_on: int | None = None
         self._threads = ThreadpoolController()
 
@@ -71,23 +68,23 @@ class Predictor:
         told = self._told.get(trial.number)
         if told is None:
             row = self._near.row(trial.proposal.candidate)
-            told = self._told[trial.number] = _Told(trial, row, self._costs.open(), _BAD)
+            told = self._told[trial.number] = _Told(trial, row, _FAILED, (inf,) * len(self._objectives.objectives))
             if trial.number >= 0:  # what an older study has tried may be tried again
                 self._seen[row.tobytes()] = None
         if ended is not None and (ended.failed or ended.infeasible):
-            told.violation = self._objectives.violation(trial.static)
-            told.standing = _VIOLATES if told.violation > 0 else _BAD
+            violation = self._objectives.violation(trial.static)
+            told.standing = (violation, 0.0) if violation > 0 else _FAILED
+            told.costs = (inf,) * len(told.costs)
         elif measurement is not None and not self._objectives.missing(measurement.metrics):
-            costs = self._objectives.costs(measurement.metrics)
-            self._costs.put(told.place, measurement.fidelity, costs)
-            told.violation = self._objectives.violation(measurement.metrics)
-            told.standing = _VIOLATES if told.violation > 0 else _FEASIBLE
-            if not all(map(isfinite, costs)):
-                told.standing = _BAD
+            told.costs = self._objectives.costs(measurement.metrics)
+            finite = inf not in told.costs
+            violation = self._objectives.violation(measurement.metrics)
+            told.standing = (violation, -measurement.fidelity) if finite else _FAILED
             self._measured.add(trial.number)
         if len(self._told) >= self._next_fit:
             self._next_fit = len(self._told) + max(1, len(self._told) // _REFIT_SHARE)
-            self._to_fit = (trial.number, self._known(None, _MOST_FITTED))
+            known = self._known(self._joined(None), _MOST_FITTED)
+            self._to_fit = (trial.number, known.rows, known.scores)
 
     def ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal | NoProposal:
         """The candidate of the largest expected improvement."""
@@ -103,8 +100,8 @@ class Predictor:
             return Proposal(self._near.stranger(taken, rng))
         self._fit()
         count = len(self._objectives.objectives)
-        known = self._known(rng.dirichlet(np.ones(count)) if count > 1 else None, _MOST_KNOWN)
-        self._surrogate.condition(known.rows, known.scores, known.variances)
+        known = self._known(self._joined(rng.dirichlet(np.ones(count)) if count > 1 else None), _MOST_KNOWN)
+        self._surrogate.condition(known.rows, known.scores)
         if waiting:
             self._surrogate.believe(np.array(waiting[-_MOST_KNOWN:]))
         chosen = self._climb(self._pool(known.leaders, rng), float(known.scores.min()), taken, rng)
@@ -122,48 +119,37 @@ class Predictor:
 
     # What is known --------------------------------------------------------------------------------------------------
 
-    def _known(self, weights: Array | None, most: int) -> "_Known":
-        """What the process shall know of at most so many trials, best first."""
+    def _joined(self, weights: Array | None) -> Array:
+        """One cost for each trial, [told], infinite for those without; equal weights where none are given."""
+        costs = np.array([told.costs for told in self._told.values()])
+        if costs.shape[1] == 1:
+            return np.asarray(costs[:, 0])
+        known = np.isfinite(costs).all(1)
+        ranks = [np.searchsorted(np.sort(column[known]), column) for column in costs.T]
+        weights = np.full(costs.shape[1], 1 / costs.shape[1]) if weights is None else weights
+        weighted = np.stack(ranks, axis=1) / max(1, known.sum()) * weights
+        return np.where(known, weighted.max(1) + _AUGMENTATION * weighted.sum(1), inf)
+
+    def _known(self, costs: Array, most: int) -> "_Known":
+        """The trials that the process shall know, best first."""
         told = list(self._told.values())
         standing = np.array([entry.standing for entry in told])
-        violation = np.array([entry.violation for entry in told])
-        chosen = np.arange(len(told))
-        scores, variances = self._scores(chosen, standing, violation, weights)
-        order = np.argsort(scores, kind="stable")
+        keys = np.column_stack([standing, np.where(standing[:, 0] == inf, 0.0, costs)])
+        order = np.lexsort(keys.T[::-1])
         if len(order) > most:
             half = most // 2
-            chosen = order[np.r_[:half, np.linspace(half, len(order) - 1, most - half).astype(int)]]
-            scores, variances = self._scores(chosen, standing[chosen], violation[chosen], weights)
-            order = np.argsort(scores, kind="stable")
-        best = [told[at] for at in chosen[order]]
+            order = np.concatenate([order[:half], order[np.linspace(half, len(order) - 1, most - half).astype(int)]])
+        ranks = _dense_ranks(keys[order])
         return _Known(
-            rows=np.array([entry.row for entry in best]),
-            scores=scores[order],
-            variances=variances[order],
-            leaders=[entry.trial for entry in best[:_LEADERS] if entry.standing < _BAD],
+            rows=np.array([told[at].row for at in order]),
+            scores=ndtri((ranks + 0.5) / len(order)),
+            leaders=[told[at].trial for at in order[:_LEADERS] if standing[at, 0] < inf],
         )
-
-    def _scores(
-        self, chosen: NDArray[np.intp], standing: NDArray[np.intp], violation: Array, weights: Array | None
-    ) -> tuple[Array, Array]:
-        """Normal scores of trials and their variances, each [chosen]."""
-        shares, variances = np.full(len(chosen), 0.5), np.zeros(len(chosen))
-        below = 0.0
-        for level in np.unique(standing):
-            of_it = np.flatnonzero(standing == level)
-            if level == _FEASIBLE:
-                shares[of_it], variances[of_it] = _joined(self._costs.values[chosen[of_it]], weights)
-            elif level == _VIOLATES:
-                shares[of_it] = ndtr(normal_scores(violation[of_it]))
-            part = len(of_it) / len(chosen)
-            shares[of_it] = below + part * shares[of_it]
-            below += part
-        return ndtri(shares), variances
 
     def _fit(self) -> None:
         if self._to_fit is not None:
-            self._fitted_on, known = self._to_fit
-            self._surrogate.fit(known.rows, known.scores, known.variances)
+            self._fitted_on, rows, scores = self._to_fit
+            self._surrogate.fit(rows, scores)
             self._to_fit = None
 
     # What is proposed -----------------------------------------------------------------------------------------------
@@ -198,35 +184,19 @@ class Predictor:
 
 @dataclass(slots=True, eq=False)
 class _Told:
-    """``place``: its row of costs; ``standing``: _BAD where nothing can be said of it but that it failed."""
+    """``standing``: violation of the constraints, infinite where a trial failed, and minus the fidelity."""
 
     trial: Trial
     row: Array
-    place: int
-    standing: int
-    violation: float = 0.0
+    standing: tuple[float, float]
+    costs: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
     rows: Array
     scores: Array
-    variances: Array
     leaders: list[Trial]
-
-
-def _joined(costs: Array, weights: Array | None) -> tuple[Array, Array]:
-    """Places between 0, the best, and 1, with the variances of their scores, from costs [trials, rungs, objectives].
-
-    Several objectives are joined by ``weights``, equal ones where none are given.
-    """
-    expected = [expected_scores(column) for column in np.moveaxis(costs, 2, 0)]
-    variances = np.mean([variance for _, variance in expected], axis=0)
-    shares = ndtr(np.array([scores for scores, _ in expected]))
-    if len(shares) == 1:
-        return shares[0], variances
-    weighted = shares.T * (np.full(len(shares), 1 / len(shares)) if weights is None else weights)
-    return ndtr(normal_scores(weighted.max(1) + _AUGMENTATION * weighted.sum(1))), variances
 
 
 def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
@@ -238,3 +208,11 @@ def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Arra
     ratio = np.maximum(1 - far * np.sqrt(np.pi / 2) * erfcx(far / np.sqrt(2)), 1e-300)
     below = -0.5 * z * z - 0.5 * np.log(2 * np.pi) + np.log(ratio)
     return np.asarray(np.log(deviation) + np.where(z > -1, above, below))
+
+
+def _dense_ranks(keys: NDArray[np.float64]) -> Array:
+    """Ranks of sorted rows from 0; equal rows share the mean of theirs."""
+    new = np.concatenate([[True], (keys[1:] != keys[:-1]).any(1)])
+    group = np.cumsum(new) - 1
+    places = np.arange(len(keys), dtype=float)
+    return np.asarray((np.bincount(group, places) / np.bincount(group))[group])

@@ -10,7 +10,10 @@ import pytest
 import nas
 from benchmarks.search_quality import Case, run
 from benchmarks.tables import find, relabelled
+from nas.config_text import load_config
 from nas.errors import ConfigError
+from nas.objective import Direction
+from search_spaces.recorded import RecordedSpace
 from trainers.tasks.recorded import Recorded
 
 DATA = Path(os.environ.get("NAS_BENCHMARK_DATA", "../shared/data")) / "tables"
@@ -72,9 +75,10 @@ def test_a_file_that_is_no_table_is_refused(tmp_path):
         search(tmp_path / "y.npz", tmp_path / "s")
 
 
-def test_a_rung_that_was_not_recorded_is_told(table, tmp_path):
-    with pytest.raises(nas.errors.AllFailedError, match="records 1, 3, 9"):
-        search(table, tmp_path / "s", fidelity={"rule": "none", "max": 5})
+def test_a_fidelity_that_was_not_recorded_is_told(table):
+    task = Recorded(str(table))
+    with pytest.raises(ValueError, match="records 1, 3, 9"):
+        task.measure(RecordedSpace(str(table)).parse('1<-0="z", size=4'), 5)
 
 
 def test_a_relabelled_table_says_the_same(table, tmp_path):
@@ -101,3 +105,58 @@ def test_the_predictor_finds_the_optimum_of_a_real_table_soon():
     """Regularised evolution takes 246 queries in the mean (30/10, 100 seeds)."""
     found = [run(Case(find("nats-size-cifar10", None), "auto", seed, 300, {}))["found_at"] for seed in range(3)]
     assert np.mean(found) < 150
+
+
+# Faults are told before anything runs
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"fidelities": np.array([9, 1, 3])}, "fidelities are .*increase"),
+        ({"codes": np.zeros((11, 2), int)}, "10 of its 11 codes are repeated"),
+        (
+            {"codes": np.arange(22).reshape(11, 2)},
+            r"codes\[2\] says 4 for decision .1<-0., .* from 0 to 2",
+        ),
+        ({"codes": np.ones((11, 2))}, "codes are float64"),
+        ({"codes": np.ones((11, 3), int)}, "2 columns, one for each decision"),
+        ({"metric:score": np.ones((5, 3))}, r"metric:score is float64 of shape \[5, 3\]; .*\[11, 3\]"),
+        ({"metric:other": np.full((11, 3), "x")}, "metric:other is <U1"),
+        ({"seconds": np.full((11, 3), np.nan)}, r"seconds\[0, 0\] is nan"),
+        ({"cost:bytes": np.ones((11, 3))}, "cost:bytes"),
+        ({"spec": np.array("7")}, "its spec is 7"),
+        ({"spec": np.array("{")}, "this is no table of results"),
+        ({"spec": np.array('{"objective": "a", "direction": "up", "decisions": []}')}, "say maximize or minimize"),
+        ({"spec": np.array('{"objective": "a", "direction": "minimize", "decisions": 3}')}, "a list of objects"),
+    ],
+)
+def test_a_damaged_table_is_refused_with_what_is_wrong(table, tmp_path, damage, message):
+    with np.load(table) as good:
+        arrays = dict(good) | damage
+    np.savez(tmp_path / "damaged.npz", **arrays)
+    with pytest.raises(ConfigError, match=rf"search\.task = .*damaged.*{message}"):
+        search(tmp_path / "damaged.npz", tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"objectives": {"speed": "maximize"}}, r"objectives\.speed: the table records bytes, score, test"),
+        ({"constraints": {"speed": "<= 1"}}, r"constraints\.speed: the table records bytes, score, test"),
+        ({"fidelity": {"rule": "none", "max": 27}}, r"fidelity: rungs would be 27, .* not record 27; .*1, 3, 9"),
+        ({"fidelity": {"rule": "asha", "min": 2, "max": 9}}, r"rungs would be 2, 6, 9, .*not record 2, 6"),
+        ({"search": {"replicates": 2}}, r"search\.replicates: the results are recorded"),
+    ],
+)
+def test_what_a_table_does_not_hold_is_refused(table, tmp_path, tables, message):
+    with pytest.raises(ConfigError, match=message):
+        search(table, tmp_path / "s", **tables)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_table_may_be_set_on_top_of_a_configuration(table):
+    config = load_config(None, [f"search.task=table:{table}"])
+    assert config.task["path"] == str(table)
+    assert config.objectives == {"score": Direction.MAXIMIZE}

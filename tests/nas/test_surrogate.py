@@ -51,20 +51,19 @@ def test_the_gradient_is_that_of_the_loss():
     lift = Lift(COLUMNS)
     distances, targets = lift.distances(lift(points)), np.random.default_rng(1).standard_normal(25)
     hyper = np.array([0.1, -0.4, 0.3, -1.0, 0.2, -2.0])
-    variances = np.linspace(0.0, 0.5, 25)
-    _, gradient = process._loss(hyper, distances, targets, variances)
+    _, gradient = process._loss(hyper, distances, targets)
     for at in range(len(hyper)):
         step = np.zeros(len(hyper))
         step[at] = 1e-5
-        above, below = (process._loss(hyper + sign * step, distances, targets, variances)[0] for sign in (1, -1))
+        above, below = (process._loss(hyper + sign * step, distances, targets)[0] for sign in (1, -1))
         assert gradient[at] == pytest.approx((above - below) / 2e-5, rel=1e-5, abs=1e-6)
 
 
 def test_prediction_is_that_of_the_closed_form():
     known, asked, targets = rows(15), rows(6, seed=5), np.random.default_rng(2).standard_normal(15)
     process = Surrogate(COLUMNS)
-    process.fit(known, targets, np.zeros(len(targets)))
-    process.condition(known, targets, np.zeros(len(targets)))
+    process.fit(known, targets)
+    process.condition(known, targets)
     weights, amplitude, noise = np.exp(process._hyper[:4]), np.exp(process._hyper[4]), np.exp(process._hyper[5])
     kernel = lambda a, b: np.array([[amplitude * np.exp(-weights @ deltas(x, y)) for y in b] for x in a])  # noqa: E731
     inverse = np.linalg.inv(kernel(known, known) + (noise + 1e-6) * np.eye(15))
@@ -77,7 +76,7 @@ def test_prediction_is_that_of_the_closed_form():
 def test_a_belief_leaves_the_mean_and_shrinks_the_deviation():
     known, targets = rows(15), np.random.default_rng(2).standard_normal(15)
     process = Surrogate(COLUMNS)
-    process.condition(known, targets, np.zeros(len(targets)))
+    process.condition(known, targets)
     asked = rows(1, seed=7)
     mean, deviation = process.predict(asked)
     process.believe(asked)
@@ -89,9 +88,9 @@ def test_a_belief_leaves_the_mean_and_shrinks_the_deviation():
 def test_a_fit_depends_on_its_arguments_alone():
     points, targets = rows(20), np.random.default_rng(3).standard_normal(20)
     fresh, used = Surrogate(COLUMNS), Surrogate(COLUMNS)
-    used.fit(rows(12, seed=9), np.random.default_rng(4).standard_normal(12), np.zeros(12))
-    fresh.fit(points, targets, np.zeros(len(targets)))
-    used.fit(points, targets, np.zeros(len(targets)))
+    used.fit(rows(12, seed=9), np.random.default_rng(4).standard_normal(12))
+    fresh.fit(points, targets)
+    used.fit(points, targets)
     np.testing.assert_array_equal(fresh._hyper, used._hyper)
 
 
@@ -102,7 +101,7 @@ def test_a_decision_that_matters_gets_the_larger_weight():
     effect = np.array([-1.5, 0, 1.5, 0.5])
     targets = effect[points[:, 2].astype(int)] + 0.1 * rng.standard_normal(80)
     process = Surrogate(columns)
-    process.fit(points, targets, np.zeros(len(targets)))
+    process.fit(points, targets)
     assert int(np.argmax(process._hyper[:5])) == 2
 
 

@@ -1,0 +1,107 @@
+"""Guided Bayesian optimisation: constraints, failures, older studies, ends; and `auto`, which builds on it."""
+
+from statistics import mean
+
+import numpy as np
+import pytest
+
+from nas.fidelity import FullFidelity
+from nas.objective import Direction, Objective, Objectives
+from nas.proposal import EXHAUSTED, Proposal
+from nas.rehearsal import Rehearsal
+from nas.strategies.auto import Auto
+from nas.strategies.evolution import RegularizedEvolution
+from nas.strategies.local import LocalSearch
+from nas.strategies.predictor import Predictor
+from nas.trial import Outcome, Trial
+from nas.warm_start import hand_down
+from search_spaces import Bound, CandidateSpace, Choice, SearchSpace
+from trainers import FailureKind
+
+
+class Sums(SearchSpace):
+    decisions = {f"d{at}": Choice(*range(6), ordered=True) for at in range(8)}
+
+
+class Grid(SearchSpace):
+    decisions = {"x": Choice(*"abcdefgh"), "y": Choice(*range(8), ordered=True)}
+
+
+ONE = Objectives((Objective("a", Direction.MAXIMIZE),))
+TWO = Objectives((Objective("a", Direction.MAXIMIZE), Objective("b", Direction.MINIMIZE)))
+CHEAP = Objectives(ONE.objectives, (Bound("cost", "<=", 8.0),))
+
+
+def rehearsal(make, space, objectives, seed=0):
+    space = CandidateSpace(space)
+    return Rehearsal(space, objectives, FullFidelity(objectives, 1, 1, 3), make(space, objectives), seed)
+
+
+@pytest.mark.parametrize("make", [Predictor, RegularizedEvolution, LocalSearch])
+def test_where_what_is_better_costs_more_the_search_comes_to_what_is_allowed(make):
+    """At random 1 candidate in 500 is allowed, and accuracy is the cost itself."""
+    search = rehearsal(make, Sums(), CHEAP)
+    costs = []
+    for _ in range(110):
+        trial = search.start()
+        cost = float(sum(trial.proposal.candidate.architecture.values()))
+        costs.append(cost)
+        search.advance(trial, {"a": cost, "cost": cost})
+    assert mean(costs[:8]) > 15
+    assert mean(costs[-20:]) < 12
+    assert sum(cost <= 8 for cost in costs) > 8
+
+
+def asked(search, draws=60):
+    strategy, pending = search.state.strategy, search.study.pending()
+    return [strategy.ask(pending, np.random.default_rng(at)) for at in range(draws)]
+
+
+def test_failures_do_not_move_the_weights_of_objectives():
+    def leaders(failures):
+        search = rehearsal(Predictor, Sums(), TWO)
+        rng = np.random.default_rng(1)
+        for _ in range(40):
+            a, b = rng.random(2).tolist()
+            search.advance(search.start(), {"a": a, "b": 100 + b})
+        for _ in range(failures):
+            search.fail(search.start(), FailureKind.ERROR)
+        strategy = search.state.strategy
+        weights = [np.array([share, 1 - share]) for share in np.linspace(0.02, 0.98, 25)]
+        return [strategy._known(strategy._joined(weight), 500).leaders[0].number for weight in weights]
+
+    assert leaders(0) == leaders(40)
+
+
+def test_what_an_older_study_has_tried_may_be_tried_again():
+    older = rehearsal(Predictor, Grid(), ONE)
+    for _ in range(64):
+        older.advance(older.start(), {"a": 1.0})
+    assert older.start() is None
+    search = rehearsal(Predictor, Grid(), ONE)
+    search.record(hand_down(older.study, ONE, "older"))
+    assert all(answer is not EXHAUSTED for answer in asked(search, 5))
+
+
+@pytest.mark.parametrize("make", [Predictor, Auto])
+def test_a_small_space_is_tried_to_its_end_without_a_repeat(make):
+    search = rehearsal(make, Grid(), ONE)
+    for _ in range(64):
+        trial = search.start()
+        search.advance(trial, {"a": -abs(trial.proposal.candidate.architecture["y"] - 5.0)})
+    assert search.study.duplicates == 0
+    assert search.start() is None
+    first = {trial.proposal.candidate.architecture["x"] for trial in search.study.trials()[:12]}
+    assert len(first) > 4  # not in the order of the declaration
+
+
+def test_only_measured_trials_count_as_results():
+    search = rehearsal(Auto, Sums(), ONE)
+    for _ in range(20):
+        trial = search.start()
+        search.advance(trial, {"a": float(trial.number)})
+    rng = np.random.default_rng(5)
+    for number in range(20, 1_100):
+        refused = Trial(number, Proposal(CandidateSpace(Sums()).sample(rng)), "", 0, 1, {})
+        search.state.strategy.tell(refused, None, Outcome.INFEASIBLE)
+    assert {proposal.operator for proposal in asked(search, 4)} == {"improve"}
