@@ -5,6 +5,7 @@ the budget of proposals the sampler is stopped. A code without a row fails.
 """
 
 import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import optuna
@@ -14,7 +15,7 @@ from optuna.trial import Trial, TrialState
 from benchmarks.tables import Table
 from search_spaces import Architecture, Infeasible
 
-SAMPLERS: dict[str, type[BaseSampler]] = {
+SAMPLERS: Mapping[str, Callable[..., BaseSampler]] = {
     "optuna-random": RandomSampler,
     "optuna-tpe": TPESampler,
     "optuna-gp": GPSampler,
@@ -31,7 +32,7 @@ def queries(table: Table, sampler: str, seed: int, budget: int) -> list[dict[str
         warnings.simplefilter("ignore")
         study = optuna.create_study(
             directions=[objective.direction.value for objective in table.objectives.objectives],
-            sampler=SAMPLERS[sampler](seed=seed),  # type: ignore[call-arg]
+            sampler=SAMPLERS[sampler](seed=seed),
         )
         known: dict[tuple[Any, ...], dict[str, float] | None] = {}
         asked = 0

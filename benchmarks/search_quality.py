@@ -190,7 +190,11 @@ def compare(rows: Iterable[Row], first: str, second: str, queries: int) -> list[
 
 
 def markdown(lines: Sequence[Row]) -> str:
-    """Tables of strategies x tables: mean queries to the optimum (share of runs that found it), and the mean at 192."""
+    """Tables of strategies x tables: mean queries to the optimum (share of runs that found it), and the mean at 192.
+
+    Of searches for one objective by protocol Q; other lines are passed over.
+    """
+    lines = [line for line in lines if "mean_queries" in line and "at192" in line]
     tables = list(dict.fromkeys(line["table"] for line in lines))
     by = {(line["strategy"], line["table"]): line for line in lines}
     parts = []
@@ -218,8 +222,7 @@ def _mean(values: Sequence[float | None]) -> list[float | None]:
     return [float(f"{known.mean():.6g}"), float(f"{known.std():.6g}")] if len(known) else [None, None]
 
 
-def main() -> None:
-    """Measure as the command line says."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="TABLE")
     parser.add_argument("--strategy", default="auto")
@@ -241,6 +244,12 @@ def main() -> None:
     parser.add_argument("--data")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rows", type=Path)
+    return parser
+
+
+def main() -> None:
+    """Measure as the command line says."""
+    parser = _parser()
     options = parser.parse_args()
     if options.compare:
         compared = compare(map(json.loads, options.compare.open()), options.first, options.second, options.at)

@@ -11,6 +11,7 @@ import numpy as np
 
 from nas.objective import Direction, Objective, Objectives
 from nas.pareto import hypervolume, non_dominated_ranks
+from search_spaces.recorded import read_arrays
 from trainers.tasks.recorded import Recorded
 
 Row = dict[str, Any]
@@ -30,8 +31,7 @@ def find(table: str, data: str | None) -> Path:
 def relabelled(path: Path, seed: int, folder: Path) -> Path:
     """A copy of the table that says the same under other names and orders."""
     rng = np.random.default_rng([seed, 7])
-    with np.load(path, allow_pickle=False) as table:
-        arrays = dict(table)
+    arrays: dict[str, Any] = {**read_arrays(str(path))}
     spec = json.loads(str(arrays["spec"]))
     order = rng.permutation(len(spec["decisions"]))
     codes, decisions = arrays["codes"][:, order].copy(), []
@@ -65,12 +65,11 @@ class Table:
     @cached_property
     def costs(self) -> "np.ndarray[Any, np.dtype[np.float64]]":
         """Costs at the last fidelity, [rows with all of them, objectives]."""
-        with np.load(self.task.path, allow_pickle=False) as table:
-            columns = []
-            for objective in self.objectives.objectives:
-                name = objective.name
-                values = table[f"metric:{name}"][:, -1] if f"metric:{name}" in table else table[f"cost:{name}"]
-                columns.append(-values if objective.direction is Direction.MAXIMIZE else values)
+        table, columns = read_arrays(self.task.path), []
+        for objective in self.objectives.objectives:
+            name = objective.name
+            values = table[f"metric:{name}"][:, -1] if f"metric:{name}" in table else table[f"cost:{name}"]
+            columns.append(-values if objective.direction is Direction.MAXIMIZE else values)
         costs = np.stack(columns, axis=1).astype(float)
         return np.asarray(costs[np.isfinite(costs).all(1)])
 

@@ -6,8 +6,10 @@ from typing import Any
 
 from nas.config import SearchConfig
 from nas.errors import ConfigError
-from nas.fidelity import rungs
+from nas.fidelity import RULES, FidelityRule
+from nas.objective import Objective, Objectives
 from search_spaces.recorded import read_spec
+from trainers import Fidelity
 
 _PREFIX = "table:"
 _SPACE = "search_spaces.recorded:RecordedSpace"
@@ -74,8 +76,7 @@ def _faults(config: SearchConfig, path: str) -> Iterator[str]:
         for name in names:
             if name not in known and not config.search.static_metrics:
                 yield f"{kind}.{name}: the table records {', '.join(sorted(known))}; name one of these"
-    chosen = config.fidelity
-    asked = (chosen.max,) if chosen.rule == "none" else rungs(chosen.min, chosen.max, chosen.eta)
+    asked = _rungs(config)
     missing = [level for level in asked if level not in levels]
     if missing:
         shown = _listed(levels[:12]) + ("..." if len(levels) > 12 else "")
@@ -85,6 +86,14 @@ def _faults(config: SearchConfig, path: str) -> Iterator[str]:
         )
     if config.search.replicates > 1:
         yield "search.replicates: the results are recorded, training them again tells nothing; leave it out"
+
+
+def _rungs(config: SearchConfig) -> tuple[Fidelity, ...]:
+    chosen = config.fidelity
+    objectives = Objectives(tuple(Objective(name, direction) for name, direction in config.objectives.items()))
+    make = RULES.load(chosen.rule) if isinstance(chosen.rule, str) else chosen.rule
+    rule: FidelityRule = make(objectives, chosen.min, chosen.max, chosen.eta)
+    return rule.rungs
 
 
 def _listed(levels: Iterable[float]) -> str:

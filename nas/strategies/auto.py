@@ -1,4 +1,4 @@
-"""The default strategy: chooses by what it sees of the space and of the results, and needs no tuning.
+"""The default strategy: mixes two others by how many results there are, and needs no tuning.
 
 The Gaussian process of `predictor` proposes while it can know most results; past 1,000 results, when it must leave most
 of them out, every other proposal comes from regularised evolution, which forgets nothing that still matters and costs

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from search_spaces import Architecture, Infeasible, SearchSpace, Signature, TensorType
-from search_spaces.recorded import RecordedSpace, read_spec
+from search_spaces.recorded import RecordedSpace, read_arrays, read_spec
 from trainers.measurement import Fidelity
 from trainers.task import Data
 
@@ -75,8 +75,7 @@ class Recorded:
 
     @cached_property
     def _arrays(self) -> "Mapping[str, NDArray[Any]]":
-        with np.load(self.path, allow_pickle=False) as table:
-            return {name: table[name] for name in table.files if name != "spec"}
+        return {name: values for name, values in read_arrays(self.path).items() if name != "spec"}
 
     @cached_property
     def _metrics(self) -> "list[tuple[str, NDArray[Any]]]":
