@@ -1,11 +1,13 @@
 """Hard constraints as values: a name and a limit. Whoever measures the name judges the bound."""
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isnan
+from math import inf, isnan
 
 _FORM = re.compile(r"\s*(<=|>=)\s*([-+]?[0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?)\s*")
+_LARGEST = sys.float_info.max
 
 
 class Infeasible(Exception):  # noqa: N818 - a verdict on a candidate, not an error
@@ -14,19 +16,33 @@ class Infeasible(Exception):  # noqa: N818 - a verdict on a candidate, not an er
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """``name <= limit`` or ``name >= limit``, e.g. ``Bound("parameters", "<=", 100_000)``."""
+    """``name <= limit`` or ``name >= limit``, e.g. ``Bound("parameters", "<=", 100_000)``.
+
+    Raises ValueError for another relation, and for a limit that is no finite float.
+    """
 
     name: str
     relation: str
     limit: float
 
+    def __post_init__(self) -> None:
+        if self.relation not in ("<=", ">="):
+            raise ValueError(f'{self.name}: relation = {self.relation!r} must be "<=" or ">="')
+        if not abs(self.limit) <= _LARGEST:
+            raise ValueError(f"{self.name}: the limit of a constraint must be a finite number, at most {_LARGEST:.4g}")
+
     @classmethod
     def parse(cls, name: str, text: str) -> "Bound":
-        """Read ``"<= 100_000"``; raise ValueError where it is no bound."""
+        """Read ``"<= 100_000"``; raise ValueError where it is no bound, or one beyond what a float can hold."""
         form = _FORM.fullmatch(text)
         if form is None:
             raise ValueError(f'{name} = {text!r}: a constraint is "<= NUMBER" or ">= NUMBER"')
-        return cls(name, form[1], float(form[2].replace("_", "")))
+        limit = float(form[2].replace("_", ""))
+        if abs(limit) == inf:
+            raise ValueError(
+                f"{name} = {text!r}: the limit must be finite, at most {_LARGEST:.4g}; leave it out for none"
+            )
+        return cls(name, form[1], limit)
 
     def holds(self, value: float) -> bool:
         """Whether ``value`` keeps the bound; NaN never does."""

@@ -29,15 +29,19 @@ class Cell(Decision):
     tuple of nodes, ``cell.2.inputs``: exactly ``inputs`` of them, or ``inputs = (least, most)``; a node with
     fewer before it may take them all. Edges that are not taken have no operation.
 
-    A limit on the edges of the whole cell is not declared here, for the nodes choose on their own: raise
-    `Infeasible` in the space's ``build``. In a space that is one cell its name may be empty: ``{"": Cell(...)}``
-    gives ``2<-0``. Raises ValueError for malformed arguments, and where a node had more than 4,096 sets of inputs.
+    ``edges = (least, most)`` limits the edges that all nodes take together, as the 9 of NAS-Bench-101; it needs
+    ``inputs``. Samples stay uniform and sizes exact; a decision then changes only as far as the others leave room. The
+    two differ, or one change at a time could not lead from each cell to every other.
+
+    In a space that is one cell its name may be empty: ``{"": Cell(...)}`` gives ``2<-0``. Raises ValueError for
+    malformed arguments, limits that no cell keeps, and where a node had more than 4,096 sets of inputs.
     """
 
     nodes: int
     operations: Sequence[Any]
     on: str = "edges"
     inputs: int | Sequence[int] | None = None
+    edges: Sequence[int] | None = None
     when: ConditionLike = None
 
     def __post_init__(self) -> None:
@@ -56,6 +60,7 @@ class Cell(Decision):
                 f"Cell: inputs = {self.inputs} leave the last of {self.nodes} nodes {sets:,} sets of inputs, "
                 f"more than {_MOST_INPUT_SETS:,}; allow fewer inputs, or fewer nodes"
             )
+        object.__setattr__(self, "edges", self._edge_limits())
         _ = self.conditions
 
     @cached_property
@@ -89,8 +94,31 @@ class Cell(Decision):
             "operations": [*map(plain_value, self.operations)],
             "on": self.on,
             "inputs": list(self.inputs) if isinstance(self.inputs, tuple) else None,
+            **({} if self.edges is None else {"edges": list(self.edges)}),
             **conditions_schema(self.conditions),
         }
+
+    @property
+    def input_counts(self) -> dict[str, range]:
+        """How many inputs each node may have that chooses them, by the name of that decision."""
+        return {} if self.inputs is None else {f"{node}.inputs": self._counts(node) for node in range(1, self.nodes)}
+
+    def _edge_limits(self) -> tuple[int, int] | None:
+        if self.edges is None:
+            return None
+        if not isinstance(self.edges, list | tuple) or len(self.edges) != 2 or not all(map(_is_int, self.edges)):
+            raise ValueError(f"Cell: edges = {self.edges!r} must be a pair of ints, least and most, as (0, 9)")
+        if self.inputs is None:
+            raise ValueError(f"Cell: edges = {self.edges!r} limits the inputs that nodes choose; give inputs too")
+        least, most = self.edges
+        counts = self.input_counts.values()
+        fewest, all_edges = sum(count[0] for count in counts), sum(count[-1] for count in counts)
+        if not fewest <= most or not least <= all_edges or least >= most:
+            raise ValueError(
+                f"Cell: edges = {self.edges!r}: inputs = {self.inputs} give {fewest} to {all_edges} edges; "
+                "least must be below most, and the two leave some of these"
+            )
+        return least, most
 
     def _counts(self, before: int) -> range:
         """How many inputs a node may have that has ``before`` nodes before it."""

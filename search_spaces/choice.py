@@ -1,5 +1,6 @@
 """A choice: one of a few options."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +9,8 @@ from typing import Any
 from search_spaces.conditions import ConditionLike, conditions_schema, plain_value, typed_key
 from search_spaces.decision import Leaf, other_place
 from search_spaces.values import Value, check_value
+
+_SHOWN = 20
 
 
 @dataclass(frozen=True, init=False)
@@ -30,10 +33,11 @@ class Choice(Leaf):
         object.__setattr__(self, "options", tuple(check_value(option, "Choice") for option in options))
         object.__setattr__(self, "ordered", bool(ordered))
         object.__setattr__(self, "when", when)
-        keys = [typed_key(option) for option in self.options]
-        twice = [option for option, key in zip(self.options, keys, strict=True) if keys.count(key) > 1]
-        if twice:
-            raise ValueError(f"Choice: option {twice[0]!r} is given {len(twice)} times; name each option once")
+        if len(self._places) < len(self.options):
+            key, times = Counter(map(typed_key, self.options)).most_common(1)[0]
+            raise ValueError(
+                f"Choice: option {self.options[self._places[key]]!r} is given {times} times; name each option once"
+            )
         _ = self.conditions
 
     @cached_property
@@ -42,8 +46,10 @@ class Choice(Leaf):
 
     @property
     def allowed(self) -> str:
-        """The options, as JSON."""
-        return "one of " + ", ".join(typed_key(option).decode() for option in self.options)
+        """The options as JSON, the first 20 of many."""
+        shown = ", ".join(typed_key(option).decode() for option in self.options[:_SHOWN])
+        more = len(self.options) - _SHOWN
+        return f"one of {shown}" + (f" and {more:,} more" if more > 0 else "")
 
     def allows(self, value: Any) -> bool:
         """Whether ``value``, with its type, is one of the options."""

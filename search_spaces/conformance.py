@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import getdoc
-from math import isinf, sqrt
+from math import inf, log10, sqrt
 from os.path import basename
 from traceback import extract_tb
 from typing import TYPE_CHECKING, TypeAlias
@@ -152,13 +152,13 @@ class _Suite:
         """
         size = self._space.size()
         log = any(isinstance(slot.decision, Integer) and slot.decision.log for slot in self._space.domain.slots)
-        if isinf(size) or log:
+        if size == inf or log:
             return  # floats and log scales are not uniform
         if size <= _MOST_CELLS:
             self._check_uniform(int(size))
             return
         share = len(set(self._samples(100))) / 100
-        assert share >= 0.5, f"of 100 samples only {share:.0%} differ, in a space of {size:,} architectures"
+        assert share >= 0.5, f"of 100 samples only {share:.0%} differ, in a space of {_told(size)} architectures"
 
     def _check_uniform(self, cells: int) -> None:
         draws = _DRAWS_PER_CELL * cells
@@ -287,6 +287,11 @@ class _Suite:
         if dtype.is_floating_point:
             return torch.randn(shape, generator=generator).to(dtype)
         return torch.randint(0, self._signature.input.vocabulary or 2, shape, generator=generator).to(dtype)
+
+
+def _told(size: int | float) -> str:
+    """A number of architectures; Python writes no int of more than 4,300 digits."""
+    return f"{size:,}" if size < 10**15 else f"about 1e{log10(size):.0f}"
 
 
 def _same(a: Architecture, b: Architecture, name: str) -> bool:

@@ -33,6 +33,11 @@ class Leaf(Decision):
     options: Sequence[Value] | None
 
     @property
+    def count(self) -> int | None:
+        """Number of options, None where they are a continuum."""
+        return None if self.options is None else len(self.options)
+
+    @property
     def allowed(self) -> str:
         """What its value may be, in words."""
         raise NotImplementedError
@@ -56,6 +61,10 @@ class Leaf(Decision):
     def move(self, value: Value, u: Sequence[float]) -> Value:
         """Another random value, from three uniform numbers; every other value can come."""
         raise NotImplementedError
+
+    def nudge(self, value: Value, spread: float, u: float) -> Value:
+        """A value near ``value`` on a scale, from one uniform number; itself where there is no scale."""
+        return value
 
 
 def other_place(place: int, count: int, u: float) -> int:

@@ -72,5 +72,6 @@ def _decision_from_schema(plain: Mapping[str, Any]) -> Decision:
             return Repeat(plain["count"], decisions_from_schema(plain["decisions"]), when)
         case "cell":
             operations = [*map(from_json, plain["operations"])]
-            return Cell(plain["nodes"], operations, plain["on"], from_json(plain["inputs"]), when)
+            inputs, edges = from_json(plain["inputs"]), from_json(plain.get("edges"))
+            return Cell(plain["nodes"], operations, plain["on"], inputs, edges, when)
     raise ValueError(f"decision {plain['name']!r} has the type {plain['type']!r}, which this version does not know")

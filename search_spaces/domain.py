@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from search_spaces.conditions import typed_key
 from search_spaces.counting import Counter, Plan
 from search_spaces.decisions import Decision, Float, decisions_from_schema, decisions_schema
-from search_spaces.layout import Slot, located, nearest, unroll
+from search_spaces.layout import Limit, Slot, elements, located, nearest, unroll
 from search_spaces.values import Value, Values, check_value
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Domain:
         self.decisions = dict(decisions)
         self.title = title
         self.slots = unroll(self.decisions, title)
+        self.limits = tuple(dict.fromkeys(slot.limit for slot in self.slots if slot.limit))
         self._by_name = {slot.name: slot for slot in self.slots}
 
     def __repr__(self) -> str:
@@ -50,36 +51,81 @@ class Domain:
         return Values(self._complete({}, rng))
 
     def mutate(self, values: Mapping[str, Value], rng: "Generator") -> Values:
-        """Change exactly one active decision to another value, every one of which can come.
+        """Change exactly one active decision to another value, every one of which can come that a limit leaves.
 
         What it activates is sampled as by `sample`, what it deactivates is dropped. An assignment without any
         decision to change is returned as it is. ``values`` must be an assignment; an unknown name raises
         ValueError.
         """
         given = dict(values)
-        changeable = [slot for slot in self._active(given) if slot.changeable]
+        changeable = [slot for slot in self._active(given) if self._can_change(slot, given)]
         if not changeable:
             return Values(given)
         which, *u = rng.random(4).tolist()
         slot = changeable[int(which * len(changeable))]
-        given[slot.name] = slot.decision.move(given[slot.name], u)
+        if slot.limit is None:
+            given[slot.name] = slot.decision.move(given[slot.name], u)
+        else:
+            others = list(self._others(slot, given))
+            given[slot.name] = others[int(u[0] * len(others))]
         return Values(self._complete(given, rng) if slot.controls else given)
 
     def crossover(self, a: Mapping[str, Value], b: Mapping[str, Value], rng: "Generator") -> Values:
         """Uniform crossover: each decision from either parent, by a fair coin where both have it.
 
-        A decision that is active in the child and in no parent is sampled; the child is always an assignment.
+        A decision that is active in the child and in no parent is sampled; where the child breaks a limit, decisions
+        under it become those of ``a``, one after another, as long as it does. The child is always an assignment.
         """
         a, b = dict(a), dict(b)
         given = {**a, **b}
         for name, coin in zip(given, rng.random(len(given)).tolist(), strict=True):
             if name in a and (name not in b or coin < 0.5):
                 given[name] = a[name]
-        return Values(self._complete(given, rng))
+        for limit in self.limits:
+            for name in (self.slots[index].name for index in limit.slots):
+                if name in a and name in b and not limit.holds(self._total(limit, given)):
+                    given[name] = a[name]
+        return self.complete(given, rng)
+
+    def nudge(self, values: Mapping[str, Value], spread: float, rng: "Generator") -> Values:
+        """Move numbers by normal steps of ``spread`` of their ranges: each by a fair coin, those left out on which
+        other decisions depend.
+        """
+        given = dict(values)
+        numbers = [slot for slot in self._active(given) if slot.changeable and not slot.controls]
+        coins, steps = rng.random((2, len(numbers))).tolist()
+        for slot, coin, step in zip(numbers, coins, steps, strict=True):
+            if coin < 0.5:
+                given[slot.name] = slot.decision.nudge(given[slot.name], spread, step)
+        return Values(given)
 
     def changeable(self, values: Mapping[str, Value]) -> int:
-        """Number of active decisions that have another value."""
-        return sum(slot.changeable for slot in self._active(values))
+        """Number of active decisions that have another value, which a limit may take from them."""
+        return sum(self._can_change(slot, values) for slot in self._active(values))
+
+    def complete(self, given: Mapping[str, Value], rng: "Generator") -> Values:
+        """The assignment that ``given`` determines as far as it goes, the rest at random.
+
+        Values of ``given`` that do not apply are left out, those that a limit has no room for are drawn anew.
+        """
+        return Values(self._complete(given, rng))
+
+    def _can_change(self, slot: Slot, values: Mapping[str, Value]) -> bool:
+        return slot.changeable and (slot.limit is None or any(True for _ in self._others(slot, values)))
+
+    def _others(self, slot: Slot, values: Mapping[str, Value]) -> Iterator[Value]:
+        """What else ``slot`` may be where all others stay; its limit counts."""
+        limit, current = slot.limit, typed_key(values[slot.name])
+        others = (option for option in slot.decision.options or () if typed_key(option) != current)
+        if limit is None:
+            return others
+        rest = self._total(limit, values) - elements(values[slot.name])
+        return (option for option in others if limit.holds(rest + elements(option)))
+
+    def _total(self, limit: Limit, values: Mapping[str, Value]) -> int:
+        """How many elements the values under ``limit`` have in all, as far as they are known."""
+        names = (self.slots[index].name for index in limit.slots)
+        return sum(elements(values[name]) for name in names if name in values)
 
     def _active(self, values: Mapping[str, Value]) -> list[Slot]:
         try:
@@ -96,7 +142,7 @@ class Domain:
             raise ValueError(f"{self.title or 'this domain'}: {error}") from None
 
     def _complete(self, given: Mapping[str, Value], rng: "Generator") -> dict[str, Value]:
-        """The assignment that ``given`` determines as far as it goes, the rest at random, in order."""
+        """As `complete`, in the order of the slots."""
         draws = iter(rng.random(self._plan.draws).tolist())
         chosen: dict[int, Value] = {}
         self._walk(self._plan, given, draws, chosen)
@@ -111,9 +157,8 @@ class Domain:
         for branch in plan.branches:
             slot, options = slots[branch.slot], slots[branch.slot].decision.options
             assert options is not None
-            if slot.name in given:
-                place = slot.decision.index(given[slot.name])
-            else:
+            place = slot.decision.index(given[slot.name]) if slot.name in given else -1
+            if place < 0 or not branch.plans[place].count:
                 place = bisect_right(branch.thresholds, next(draws))
             chosen[branch.slot] = options[place]
             self._walk(branch.plans[place], given, draws, chosen)
@@ -132,7 +177,7 @@ class Domain:
         """All assignments, each once, in the order of the options; ValueError where they are infinitely many."""
         if self._plan.floats:
             raise ValueError(f"{self.title or 'this domain'} has a float: its assignments cannot be listed")
-        yield from map(Values, self._completions({}, 0, {}, {}))
+        yield from map(Values, self._completions({}))
 
     def neighbours(self, values: Mapping[str, Value]) -> Iterator[Values]:
         """All assignments that differ from ``values`` in one decision, with every completion that it
@@ -142,34 +187,43 @@ class Domain:
         """
         given = dict(values)
         for slot in self._active(given):
-            current = given[slot.name]
-            for option in slot.decision.options or ():
-                if typed_key(option) == typed_key(current):
-                    continue
+            for option in self._others(slot, given):
                 moved = {**given, slot.name: option}
-                yield from map(Values, self._completions(moved, 0, {}, {}) if slot.controls else [moved])
+                yield from map(Values, self._completions(moved) if slot.controls else [moved])
 
-    def _completions(
-        self, given: Mapping[str, Value], at: int, chosen: dict[str, Value], places: dict[int, int]
-    ) -> Iterator[dict[str, Value]]:
-        """Backtracking in order; ``places`` holds the options taken where others depend on them."""
-        chosen, places = dict(chosen), dict(places)
-        for slot in self.slots[at:]:
-            if not _holds(slot, places):
-                continue
-            decision = slot.decision
-            if slot.name in given:
-                options: Sequence[Value] = (given[slot.name],)
-            else:
-                options = (decision.draw(0.5),) if decision.options is None else decision.options
-            if len(options) > 1:
-                for option in options:
-                    yield from self._completions({**given, slot.name: option}, slot.index, chosen, places)
+    def _completions(self, given: Mapping[str, Value]) -> Iterator[dict[str, Value]]:
+        """Every assignment that has the values of ``given`` where they apply, in order of the options.
+
+        ``places`` holds the options taken where others depend on them, ``left`` for each active slot the options to
+        come.
+        """
+        chosen: dict[str, Value] = {}
+        places: dict[int, int] = {}
+        left: list[tuple[Slot, Iterator[Value]]] = []
+        at = 0
+        while True:
+            for slot in self.slots[at:]:
+                if _holds(slot, places):
+                    left.append((slot, iter(self._open_to(slot, given, chosen))))
+                    _take(next(left[-1][1]), slot, chosen, places)
+            yield dict(chosen)
+            while left and not _take_next(*left[-1], chosen, places):
+                left.pop()
+            if not left:
                 return
-            chosen[slot.name] = options[0]
-            if slot.controls:
-                places[slot.index] = decision.index(options[0])
-        yield chosen
+            at = left[-1][0].index + 1
+
+    def _open_to(self, slot: Slot, given: Mapping[str, Value], chosen: Mapping[str, Value]) -> Sequence[Value]:
+        """The options of ``slot`` after those ``chosen`` before it."""
+        if slot.name in given:
+            return (given[slot.name],)
+        options = slot.decision.options
+        if options is None:
+            return (slot.decision.draw(0.5),)
+        if slot.limit is None:
+            return options
+        fewest, most = slot.limit.room(slot.index, self._total(slot.limit, chosen))
+        return [option for option in options if fewest <= elements(option) <= most]
 
     # Plain values ------------------------------------------------------------------------------------------------
 
@@ -209,7 +263,17 @@ class Domain:
             if slot.controls:
                 places[slot.index] = slot.decision.index(value)
         self._refuse_inactive(values, chosen)
+        self._refuse_broken(chosen)
         return chosen
+
+    def _refuse_broken(self, active: Mapping[str, Value]) -> None:
+        for limit in self.limits:
+            total = self._total(limit, active)
+            if self.slots[limit.slots[0]].name in active and not limit.holds(total):
+                raise ValueError(
+                    f"{located(self.title, limit.name) if limit.name else self.title or 'the cell'} has {total} edges: "
+                    f"it must have {limit.least} to {limit.most} (the inputs of its nodes in all)"
+                )
 
     def _refuse_inactive(self, values: Mapping[str, Any], active: Mapping[str, Value]) -> None:
         name = next((name for name in values if name not in active), None)
@@ -235,6 +299,22 @@ class Domain:
         if not isinstance(schema.get("decisions"), list):
             raise ValueError(f'{title or "a domain"}: a schema is {{"decisions": [...]}}, got {sorted(schema)}')
         return cls(decisions_from_schema(schema["decisions"]), title)
+
+
+def _take(value: Value, slot: Slot, chosen: dict[str, Value], places: dict[int, int]) -> None:
+    chosen[slot.name] = value
+    if slot.controls:
+        places[slot.index] = slot.decision.index(value)
+
+
+def _take_next(slot: Slot, left: Iterator[Value], chosen: dict[str, Value], places: dict[int, int]) -> bool:
+    """Take the next option of ``slot``; without one, forget it."""
+    for value in left:
+        _take(value, slot, chosen, places)
+        return True
+    del chosen[slot.name]
+    places.pop(slot.index, None)
+    return False
 
 
 def _holds(slot: Slot, places: Mapping[int, int]) -> bool:

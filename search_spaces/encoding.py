@@ -7,7 +7,7 @@ is NaN.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import log
+from math import log1p
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -53,7 +53,7 @@ class Encoding:
         first = len(domains[0].slots)
         self._architecture = {slot.name: at for at, slot in enumerate(slots[:first])}
         self._hyperparameters = {slot.name: at for at, slot in enumerate(slots[first:], first)}
-        self._places: dict[tuple[int, str | bytes], float] = {}
+        self._places: dict[tuple[int, type, object], float] = {}
         self._empty = np.full(len(self.columns), np.nan)
 
     def row(self, candidate: Candidate) -> "NDArray[np.float64]":
@@ -86,7 +86,8 @@ class Encoding:
         places = self._places
         for name, value in values.items():
             at = columns[name]
-            key = (at, value if type(value) is str else typed_key(value))
+            kind = type(value)
+            key = (at, kind, typed_key(value) if kind is tuple else value)
             place = places.get(key)
             if place is None:
                 place = _place(self._leaves[at], value)
@@ -99,10 +100,10 @@ def _column(slot: Slot) -> Column:
     leaf = slot.decision
     unordered = isinstance(leaf, Choice) and not leaf.ordered
     options = leaf.options
-    finite = options is not None and not unordered and len(options) <= _MOST_LEVELS
+    finite = not unordered and leaf.count is not None and leaf.count <= _MOST_LEVELS
     return Column(
         slot.name,
-        options=len(options or ()) if unordered else 0,
+        options=leaf.count or 0 if unordered else 0,
         levels=tuple(_place(leaf, option) for option in options or ()) if finite else (),
         conditional=bool(slot.conditions),
     )
@@ -113,8 +114,10 @@ def _place(leaf: Leaf, value: Any) -> float:
         place = leaf.index(value)
         return place / max(1, len(leaf.options) - 1) if leaf.ordered else place
     if isinstance(leaf, Integer | Float):
-        low, high = float(leaf.low), float(leaf.high)
+        low, high = leaf.low, leaf.high
         if low == high:
             return 0.0
-        return log(value / low) / log(high / low) if leaf.log else (value - low) / (high - low)
+        if leaf.log:  # in differences: neighbours of a huge integer have the same float
+            return float(log1p((value - low) / low) / log1p((high - low) / low))
+        return float((value - low) / (high - low))
     raise TypeError(f"{type(leaf).__name__} has no place on a scale")

@@ -1,7 +1,8 @@
 """The flat layout of a declaration: blocks unrolled to their largest count, conditions resolved.
 
 Each `Slot` is one value that an assignment may have, under its flat name (``stage.0.width``). It is active
-exactly where all its conditions hold, and these look at slots before it only.
+exactly where all its conditions hold, and these look at slots before it only. A `Limit` holds the slots together that
+may only take so much in all.
 """
 
 import re
@@ -12,13 +13,39 @@ from typing import TypeAlias
 
 from search_spaces.conditions import When, conditions_schema
 from search_spaces.decisions import Cell, Decision, Leaf, Repeat
+from search_spaces.values import Value
 
 _NAME = re.compile(r"[^\s.=,\"'()\[\]{}]+")
 _MOST_SLOTS = 2_000
 _MOST_CONTROLLING_OPTIONS = 4_096
+_DEEPEST = 50
 
 Condition: TypeAlias = tuple[int, frozenset[int]]
 """A slot before, and the places of its options under which the condition holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The values of ``slots``, tuples that are active together, have ``least`` to ``most`` elements in all.
+
+    ``counts`` are how many each may have, ``name`` is that of the cell whose edges they are.
+    """
+
+    name: str
+    slots: tuple[int, ...]
+    counts: tuple[range, ...]
+    least: int
+    most: int
+
+    def holds(self, total: int) -> bool:
+        """Whether so many elements in all are allowed."""
+        return self.least <= total <= self.most
+
+    def room(self, slot: int, before: int) -> tuple[int, int]:
+        """Fewest and most elements for ``slot``, so that those after it can go on from ``before`` and these."""
+        after = self.counts[self.slots.index(slot) + 1 :]
+        fewest, most = sum(count[0] for count in after), sum(count[-1] for count in after)
+        return self.least - before - most, self.most - before - fewest
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +56,7 @@ class Slot:
     name: str
     decision: Leaf
     conditions: tuple[Condition, ...]
+    limit: Limit | None = None
     controls: bool = False
     changeable: bool = True
 
@@ -39,9 +67,20 @@ def unroll(decisions: Mapping[str, Decision], title: str) -> tuple[Slot, ...]:
     unroller.block(decisions, "", (), ())
     controlling = {parent for slot in unroller.slots for parent, _ in slot.conditions}
     return tuple(
-        replace(slot, controls=slot.index in controlling, changeable=_changeable(slot.decision))
+        replace(
+            slot,
+            limit=unroller.limits.get(slot.index),
+            controls=slot.index in controlling,
+            changeable=slot.decision.count != 1,
+        )
         for slot in unroller.slots
     )
+
+
+def elements(value: Value) -> int:
+    """How many elements a value counts for under a `Limit`."""
+    assert isinstance(value, tuple)
+    return len(value)
 
 
 def located(title: str, name: str) -> str:
@@ -57,10 +96,6 @@ def nearest(name: object, known: Mapping[str, object]) -> str:
     return (f"did you mean {near[0]!r}? " if near else "") + f"Known: {', '.join(some)}{more}"
 
 
-def _changeable(decision: Leaf) -> bool:
-    return decision.options is None or len(decision.options) > 1
-
-
 @dataclass(frozen=True)
 class _Scope:
     """The decisions of one block, and the slots of those that came already."""
@@ -74,6 +109,7 @@ class _Unroller:
         self.title = title
         self.slots: list[Slot] = []
         self.names: set[str] = set()
+        self.limits: dict[int, Limit] = {}
 
     def block(
         self,
@@ -82,6 +118,10 @@ class _Unroller:
         around: tuple[_Scope, ...],
         inherited: tuple[Condition, ...],
     ) -> None:
+        if any(scope.declared is decisions for scope in around):
+            raise ValueError(f"{located(self.title, prefix[:-1])}: this block contains itself; it would never end")
+        if len(around) == _DEEPEST:
+            raise ValueError(f"{located(self.title, prefix[:-1])}: blocks stand in blocks more than {_DEEPEST} deep")
         scope = _Scope(decisions, {})
         scopes = (*around, scope)
         for name, decision in decisions.items():
@@ -136,6 +176,10 @@ class _Unroller:
             where = located(self.title, f"{prefix}{name}")
             own = tuple(self._condition(condition, name, where, (scope,)) for condition in leaf.conditions)
             scope.slots[name] = self._add(f"{prefix}{name}", leaf, conditions + own)
+        if isinstance(cell.edges, tuple):
+            counts, slots = cell.input_counts, tuple(scope.slots[name] for name in cell.input_counts)
+            limit = Limit(prefix.removesuffix("."), slots, tuple(counts.values()), *cell.edges)
+            self.limits |= dict.fromkeys(slots, limit)
 
     def _condition(self, when: When, name: str, where: str, scopes: tuple[_Scope, ...]) -> Condition:
         slot = self._look_up(when.decision, name, f"{where}: when = {conditions_schema((when,))['when']}", scopes)
@@ -159,9 +203,9 @@ class _Unroller:
         slot = self.slots[scope.slots[wanted]]
         if slot.decision.options is None:
             raise ValueError(f"{where}: {wanted!r} is a float; only decisions with options can be depended on")
-        if len(slot.decision.options) > _MOST_CONTROLLING_OPTIONS:
+        if (slot.decision.count or 0) > _MOST_CONTROLLING_OPTIONS:
             raise ValueError(
-                f"{where}: {wanted!r} has {len(slot.decision.options):,} options; "
+                f"{where}: {wanted!r} has {slot.decision.count:,} options; "
                 f"others can depend on a decision of at most {_MOST_CONTROLLING_OPTIONS:,}"
             )
         return slot

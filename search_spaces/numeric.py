@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, isfinite, log
+from math import exp, expm1, isfinite, log, log1p
 from statistics import NormalDist
 from typing import Any
 
@@ -51,6 +51,11 @@ class Integer(Leaf):
         return range(self.low, self.high + 1, self.step)
 
     @property
+    def count(self) -> int:
+        """Number of values, also where Python takes no `len` of the range."""
+        return (self.high - self.low) // self.step + 1
+
+    @property
     def allowed(self) -> str:
         """The range in words."""
         by = f" by {self.step}" if self.step > 1 else ""
@@ -68,29 +73,32 @@ class Integer(Leaf):
 
     def weight(self, index: int) -> float:
         """1; on a log scale the width of the value's cell."""
-        value = self.options[index]
-        return log((value + 0.5) / (value - 0.5)) if self.log else 1.0
+        return log1p(1 / (self.options[index] - 0.5)) if self.log else 1.0
 
     def draw(self, u: float) -> Value:
-        """Uniform, or log-uniform."""
+        """Uniform, or log-uniform; one of about 2^53 values at even distances where there are more."""
         if not self.log:
-            return self.options[int(u * len(self.options))]
-        near = round(_stretch(u, self.low - 0.5, self.high + 0.5, log_scale=True))
-        return min(self.high, max(self.low, near))
+            return self.options[int(u * self.count)]
+        least = self.low - 0.5
+        return self.options[min(self.count - 1, int(least * expm1(u * log1p(self.count / least))))]
 
     def move(self, value: Value, u: Sequence[float]) -> Value:
         """Another value: half of the time a normal step of 0.2 of the range, else uniform."""
-        place, count = self.index(value), len(self.options)
+        place, count = self.index(value), self.count
         if u[0] >= 0.5:
             return self.options[other_place(place, count, u[1])]
-        if self.log:
-            near = _perturb(float(self.options[place]), self.low, self.high, u[1], log_scale=True)
-            moved = round(near) - self.low
-        else:
-            moved = round(_perturb(float(place), 0, count - 1, u[1], log_scale=False))
+        moved = self.index(self.nudge(value, _SPREAD, u[1]))
         if moved == place:
             moved = place + 1 if place == 0 or (u[2] < 0.5 and place < count - 1) else place - 1
         return self.options[moved]
+
+    def nudge(self, value: Value, spread: float, u: float) -> Value:
+        """A normal step of ``spread`` of the range, to the nearest value, which may be ``value``."""
+        place = self.index(value)
+        if self.log:
+            near = _perturb(float(self.options[place]), self.low, self.high, u, spread, log_scale=True)
+            return self.options[round(near) - self.low]
+        return self.options[round(_perturb(float(place), 0, self.count - 1, u, spread, log_scale=False))]
 
     def schema(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -150,9 +158,13 @@ class Float(Leaf):
 
     def move(self, value: Value, u: Sequence[float]) -> Value:
         """A normal step of 0.2 of the range (of its logarithm with ``log``), clipped to it."""
+        return self.nudge(value, _SPREAD, u[1])
+
+    def nudge(self, value: Value, spread: float, u: float) -> Value:
+        """Another value: a normal step of ``spread`` of the range (of its logarithm with ``log``), clipped to it."""
         if not isinstance(value, float) or not self.allows(value):
             raise ValueError(f"{value!r} is not {self.allowed}")
-        return _perturb(value, self.low, self.high, u[1], log_scale=self.log)
+        return _perturb(value, self.low, self.high, u, spread, log_scale=self.log)
 
     def schema(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -161,15 +173,15 @@ class Float(Leaf):
 
 
 def _stretch(u: float, low: float, high: float, *, log_scale: bool) -> float:
-    """Map [0, 1) onto a range."""
+    """Map [0, 1) onto a range of floats."""
     if log_scale:
         return min(high, max(low, exp(log(low) + u * (log(high) - log(low)))))
     return min(high, low + u * (high - low))
 
 
-def _perturb(value: float, low: float, high: float, u: float, *, log_scale: bool) -> float:
+def _perturb(value: float, low: float, high: float, u: float, spread: float, *, log_scale: bool) -> float:
     """A normal step, clipped; where that leads nowhere, the same step the other way, else the farther end."""
-    step = _SPREAD * NormalDist().inv_cdf(max(u, 1e-12))
+    step = spread * NormalDist().inv_cdf(max(u, 1e-12))
     for signed in (step, -step):
         if log_scale:
             moved = exp(log(value) + signed * (log(high) - log(low)))

@@ -16,17 +16,20 @@ Value: TypeAlias = "bool | int | float | str | None | tuple[Value, ...]"
 
 _NAME = re.compile(r"[^\s=,\"\[\]{}]+")
 _INT64 = 2**63
+_DEEPEST = 32
 
 
-def check_value(value: object, where: str) -> Value:
+def check_value(value: object, where: str, depth: int = 0) -> Value:
     """Return ``value`` as a Value; raise ValueError naming ``where`` if it is none.
 
-    Lists become tuples, numpy and torch scalars become numbers.
+    Lists become tuples, numpy and torch scalars become numbers. ``depth`` is how many tuples it stands in.
     """
     if getattr(value, "ndim", None) == 0 and callable(item := getattr(value, "item", None)):
         value = item()
     if isinstance(value, list | tuple):
-        return tuple(check_value(item, where) for item in value)
+        if depth == _DEEPEST:
+            raise ValueError(f"{where}: tuples stand in each other more than {_DEEPEST} deep, or one in itself")
+        return tuple(check_value(item, where, depth + 1) for item in value)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int) and -_INT64 <= value < _INT64:
@@ -105,7 +108,7 @@ class Values(Mapping[str, Value]):
                 raise ValueError(f"architecture text at {at}: expected name=value, found {text[at : at + 20]!r}")
             try:
                 value, at = decoder.raw_decode(text, name.end() + 1)
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise ValueError(
                     f"architecture text at {name.end() + 1}: expected a JSON value for {name[0]!r}, "
                     f"found {text[name.end() + 1 : name.end() + 21]!r} (text needs double quotes)"

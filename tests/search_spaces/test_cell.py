@@ -53,15 +53,19 @@ def test_sizes_of_cells_with_limited_inputs(limits):
     assert Domain({"": on_edges}).size() == expected
 
 
-cells = st.builds(
-    lambda nodes, on, limits: Cell(nodes, OPERATIONS, on, limits and tuple(sorted(limits))),
-    st.integers(3, 5),
-    st.sampled_from(["edges", "nodes"]),
-    st.none() | st.tuples(st.integers(0, 3), st.integers(1, 3)),
-)
+@st.composite
+def cells(draw):
+    nodes, on = draw(st.integers(3, 5)), draw(st.sampled_from(["edges", "nodes"]))
+    inputs = draw(st.none() | st.tuples(st.integers(0, 3), st.integers(1, 3)).map(sorted).map(tuple))
+    if inputs is None or draw(st.booleans()):
+        return Cell(nodes, OPERATIONS, on, inputs)
+    counts = Cell(nodes, OPERATIONS, on, inputs).input_counts.values()
+    fewest, most = sum(map(min, counts)), sum(map(max, counts))
+    least = draw(st.integers(0, most))
+    return Cell(nodes, OPERATIONS, on, inputs, edges=(least, draw(st.integers(max(least + 1, fewest), most + 1))))
 
 
-@given(cells, st.sampled_from(["", "cell"]), st.integers(0, 2**32 - 1))
+@given(cells(), st.sampled_from(["", "cell"]), st.integers(0, 2**32 - 1))
 def test_laws_of_every_cell(cell, name, seed):
     domain, rng = Domain({name: cell}), np.random.default_rng(seed)
     parent, other = domain.sample(rng), domain.sample(rng)
@@ -76,7 +80,7 @@ def test_laws_of_every_cell(cell, name, seed):
     assert again.sample(np.random.default_rng(seed)) == parent
 
 
-@given(cells, st.integers(0, 2**32 - 1))
+@given(cells(), st.integers(0, 2**32 - 1))
 def test_graphs_keep_the_limits_and_hold_every_value(cell, seed):
     values = Domain({"cell": cell}).sample(np.random.default_rng(seed))
     graph = cell.graph(values, "cell")
@@ -84,6 +88,7 @@ def test_graphs_keep_the_limits_and_hold_every_value(cell, seed):
         taken = sum(target == node for _, target in graph.edges)
         least, most = cell.inputs or (node, node)
         assert min(least, node) <= taken <= min(most, node)
+    assert cell.edges is None or cell.edges[0] <= len(graph.edges) <= cell.edges[1]
     places = graph.edges if cell.on == "edges" else range(1, cell.nodes - 1)
     assert set(graph.operations) == set(places)
     assert len(values) == len(graph.operations) + (cell.nodes - 1) * (cell.inputs is not None)
@@ -99,6 +104,76 @@ def test_samples_are_uniform_over_cells_with_conditions():
     assert sum((count - 400) ** 2 for count in counts.values()) / 400 < 15 + 6 * 30**0.5
 
 
+def test_the_cells_of_nas_bench_101_are_counted_exactly():
+    """Ying et al. 2019, section 2.1: 7 nodes, at most 9 of the 21 edges, 3 operations on 5 nodes."""
+    cell = Cell(7, ("conv1x1", "conv3x3", "maxpool"), on="nodes", inputs=(0, 6), edges=(0, 9))
+    assert Domain({"": cell}).size() == sum(comb(21, edges) for edges in range(10)) * 3**5
+
+
+@given(cells(), st.integers(0, 2**32 - 1))
+def test_edges_are_limited_in_lists_sizes_and_neighbours(cell, seed):
+    def kept(values):
+        return cell.edges is None or cell.edges[0] <= len(cell.graph(values, "cell").edges) <= cell.edges[1]
+
+    free = Domain({"cell": Cell(cell.nodes, OPERATIONS[:2], cell.on, cell.inputs)})
+    domain = Domain({"cell": Cell(cell.nodes, OPERATIONS[:2], cell.on, cell.inputs, cell.edges)})
+    if free.size() > 3_000:
+        return
+    expected = [values for values in free.assignments() if kept(values)]
+    assert list(domain.assignments()) == expected
+    assert domain.size() == len(expected)
+    values = domain.sample(np.random.default_rng(seed))
+    near = list(domain.neighbours(values))
+    assert set(near) == {one for one in free.neighbours(values) if kept(one)}
+    assert len(near) == len(set(near))
+    assert domain.changeable(values) == len({key for one in near for key in values if one.get(key) != values[key]})
+
+
+def test_what_breaks_the_limit_is_refused_or_mended():
+    domain = Domain({"cell": Cell(4, ("a",), on="nodes", inputs=(0, 3), edges=(1, 2))}, "space")
+    full = {"cell.1.inputs": (0,), "cell.1.operation": "a", "cell.2.inputs": (0, 1), "cell.2.operation": "a"}
+    full["cell.3.inputs"] = ()
+    with pytest.raises(ValueError, match="space.cell has 3 edges: it must have 1 to 2"):
+        domain.check(full)
+    mended = domain.complete(full, np.random.default_rng(0))
+    domain.check(mended)
+    assert mended["cell.1.inputs"] == (0,)
+
+
+def test_every_cell_of_a_limit_can_be_reached_by_mutation():
+    domain = Domain({"": Cell(4, ("a", "b"), inputs=(0, 3), edges=(2, 3))})
+    start = next(domain.assignments())
+    reached, new = {start}, [start]
+    while new:
+        new = [near for near in domain.neighbours(new.pop()) if near not in reached] + new
+        reached.update(new)
+    assert reached == set(domain.assignments())
+
+
+def test_children_of_crossover_keep_the_limit_and_come_from_their_parents():
+    domain, rng = Domain({"": Cell(6, ("a", "b"), on="nodes", inputs=(0, 5), edges=(2, 4))}), np.random.default_rng(0)
+    mixed = 0
+    for _ in range(200):
+        a, b = domain.sample(rng), domain.sample(rng)
+        child = domain.crossover(a, b, rng)
+        domain.check(child)
+        assert all(child[name] in (a[name], b[name]) for name in child)
+        mixed += child not in (a, b)
+    assert mixed > 100
+
+
+def test_cells_with_limits_stand_in_blocks():
+    cell = Cell(3, ("a",), on="nodes", inputs=(0, 2), edges=(1, 2))
+    domain = Domain({"n": Integer(0, 2), "stage": Repeat("n", {"cell": cell})})
+    one = comb(3, 1) + comb(3, 2)
+    assert domain.size() == 1 + one + one**2 == len(set(domain.assignments()))
+    rng = np.random.default_rng(0)
+    counts = dict.fromkeys(domain.assignments(), 0)
+    for _ in range(43 * 100):
+        counts[domain.sample(rng)] += 1
+    assert sum((count - 100) ** 2 for count in counts.values()) / 100 < 42 + 6 * 84**0.5
+
+
 MALFORMED = [
     (lambda: Cell(1, OPERATIONS), "nodes = 1 must be an int of at least 2"),
     (lambda: Cell(2, OPERATIONS, on="nodes"), "nodes = 2 must be an int of at least 3"),
@@ -112,6 +187,11 @@ MALFORMED = [
     (lambda: Cell(3, OPERATIONS, inputs="two"), "inputs = 'two' must be an int, or a pair"),
     (lambda: Cell(15, OPERATIONS, inputs=(0, 14)), "16,384 sets of inputs, more than 4,096; allow fewer"),
     (lambda: Cell(3, OPERATIONS, when="a"), "write When"),
+    (lambda: Cell(3, OPERATIONS, inputs=2, edges=3), r"edges = 3 must be a pair of ints, least and most, as \(0, 9\)"),
+    (lambda: Cell(3, OPERATIONS, edges=(0, 3)), "give inputs too"),
+    (lambda: Cell(3, OPERATIONS, inputs=(1, 2), edges=(0, 1)), r"inputs = \(1, 2\) give 2 to 3 edges"),
+    (lambda: Cell(3, OPERATIONS, inputs=(1, 2), edges=(4, 9)), r"inputs = \(1, 2\) give 2 to 3 edges"),
+    (lambda: Cell(3, OPERATIONS, inputs=(0, 2), edges=(2, 2)), "least must be below most"),
 ]
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from search_spaces import Architecture, Choice, Float, Integer, SearchSpace, Signature, TensorType
+from search_spaces import Architecture, Cell, Choice, Float, Integer, SearchSpace, Signature, TensorType
 from search_spaces.cell201 import Cell201
 from search_spaces.conformance import checks, run
 from search_spaces.convnet import ConvNet
@@ -124,6 +124,35 @@ def test_a_broken_rule_is_found(space, check, message, monkeypatch):
 def test_a_sound_space_has_no_findings(monkeypatch):
     monkeypatch.setattr(Sound, "__module__", "__main__")
     assert run(Sound(), DIGITS) == []
+
+
+def test_sizes_beyond_a_float_are_no_faults(monkeypatch):
+    class Vast(Sound):
+        decisions = {f"n{at}": Integer(-(2**63), 2**63 - 1) for at in range(300)}
+
+    monkeypatch.setattr(Vast, "__module__", "__main__")
+    assert Vast().size() == 2 ** (64 * 300)
+    assert run(Vast(), DIGITS) == []
+
+
+def test_a_size_of_thousands_of_digits_is_told(monkeypatch):
+    class Stuck(Sound):
+        decisions = {f"n{at}": Integer(-(2**63), 2**63 - 1) for at in range(300)}
+
+        def sample(self, rng):
+            return next(map(Architecture, self.domain.assignments()))
+
+    monkeypatch.setattr(Stuck, "__module__", "__main__")
+    (finding,) = [finding for finding in run(Stuck(), DIGITS) if finding.check == "samples_are_uniform"]
+    assert finding.message == "of 100 samples only 1% differ, in a space of about 1e5780 architectures"
+
+
+def test_a_cell_with_a_limit_on_its_edges_keeps_the_contract(monkeypatch):
+    class Celled(Sound):
+        decisions = {"": Cell(5, ("conv", "pool"), on="nodes", inputs=(0, 4), edges=(0, 6))}
+
+    monkeypatch.setattr(Celled, "__module__", "__main__")
+    assert run(Celled(), DIGITS) == []
 
 
 def test_a_float_and_a_log_scale_are_no_faults(monkeypatch):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from math import log
+from time import process_time
 
 import numpy as np
 import pytest
@@ -56,6 +57,35 @@ def test_options_differ_by_type():
     assert not Float(0, 1).allows(1)
 
 
+def test_many_options_take_time_in_proportion():
+    before = process_time()
+    choice = Choice(*range(200_000))
+    assert choice.index(choice.options[-1]) == 199_999
+    assert len(choice.schema()["options"]) == 200_000
+    assert process_time() - before < 10  # with a comparison of all pairs it was an hour
+
+
+def test_many_options_are_told_in_few_words():
+    with pytest.raises(ValueError, match=r"-1 is not one of 0, 1, .*, 19 and 199,980 more$"):
+        Choice(*range(200_000)).index(-1)
+
+
+def nested(depth):
+    value = ()
+    for _ in range(depth):
+        value = (value,)
+    return value
+
+
+def test_tuples_in_tuples_have_an_end():
+    endless = [1]
+    endless.append(endless)
+    for value in (endless, nested(5_000)):
+        with pytest.raises(ValueError, match="Choice: tuples stand in each other more than 32 deep, or one in itself"):
+            Choice(value, 1)
+    assert Choice(nested(30)).index(nested(30)) == 0
+
+
 def test_numpy_scalars_become_numbers():
     assert [type(option) for option in Choice(np.int64(1), np.float64(2.0), np.bool_(True)).options] == [
         int,
@@ -65,15 +95,15 @@ def test_numpy_scalars_become_numbers():
 
 
 uniform = st.floats(0, 1, exclude_max=True)
+ends = st.integers(1, 250) | st.integers(-(2**63), 2**63 - 1) | st.integers(2**62, 2**62 + 5)
 
 
 @st.composite
 def integers(draw):
-    low = draw(st.integers(1, 50))
-    high = low + draw(st.integers(0, 200))
-    if draw(st.booleans()):
+    low, high = sorted((draw(ends), draw(ends)))
+    if low >= 1 and draw(st.booleans()):
         return Integer(low, high, log=True)
-    return Integer(low, high, step=draw(st.integers(1, 9)))
+    return Integer(low, high, step=draw(st.integers(1, 9) | st.integers(1, 2**63 - 1)))
 
 
 leaves = st.one_of(
@@ -93,10 +123,20 @@ leaves = st.one_of(
 def test_draws_and_moves_stay_within_the_options(leaf, at, u):
     value = leaf.draw(at)
     assert leaf.allows(value)
-    if leaf.options is None or len(leaf.options) > 1:
+    assert leaf.allows(leaf.nudge(value, 0.1, u[0]))
+    if leaf.count != 1:
         moved = leaf.move(value, u)
         assert leaf.allows(moved)
         assert moved != value
+
+
+@given(integers(), uniform)
+def test_every_integer_has_its_place(leaf, u):
+    place = int(u * leaf.count)
+    assert leaf.index(leaf.options[place]) == place
+    assert leaf.index(leaf.options[-1]) == leaf.count - 1
+    assert leaf.draw(0.0) == leaf.low
+    assert leaf.weight(place) > 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import islice
 from math import inf
 
 import numpy as np
@@ -42,6 +43,67 @@ MALFORMED = [
 def test_a_malformed_domain_names_the_decision(decisions, message):
     with pytest.raises(ValueError, match=message):
         Domain(decisions, "space")
+
+
+def inside_itself():
+    block = {"width": Choice(1, 2)}
+    block["inner"] = Repeat(2, block)
+    return {"outer": Repeat(1, {"block": Repeat(1, block)})}
+
+
+def one_in_another(depth):
+    block = {"a": Choice(1, 2)}
+    for _ in range(depth):
+        block = {"s": Repeat(1, block)}
+    return block
+
+
+def test_a_block_that_contains_itself_is_named():
+    with pytest.raises(ValueError, match=r"space\.outer\.0\.block\.0\.inner\.0: this block contains itself"):
+        Domain(inside_itself(), "space")
+
+
+def test_blocks_in_blocks_have_an_end():
+    assert Domain(one_in_another(49)).size() == 2
+    with pytest.raises(ValueError, match=r"s\.0\.s\.0.*: blocks stand in blocks more than 50 deep"):
+        Domain(one_in_another(500))
+
+
+def test_many_decisions_in_a_row_are_no_recursion():
+    domain = Domain({f"a{at}": Choice(0, 1) for at in range(1_500)})
+    first, second = islice(domain.assignments(), 2)
+    assert [name for name in first if first[name] != second[name]] == ["a1499"]
+    chain = {"a0": Choice(0, 1)} | {f"a{at}": Choice(0, 1, when={f"a{at - 1}": 1}) for at in range(1, 150)}
+    assert Domain(chain).size() == sum(1 for _ in Domain(chain).assignments()) == 151
+    longer = {"a0": Choice(0, 1)} | {f"a{at}": Choice(0, 1, when={f"a{at - 1}": 1}) for at in range(1, 400)}
+    with pytest.raises(ValueError, match="space: decisions depend on others in a chain of more than 200"):
+        Domain(longer, "space").size()
+
+
+def test_all_that_is_done_with_integers_of_64_bits():
+    domain = Domain({"seed": Integer(-(2**63), 2**63 - 1), "rate": Integer(1, 2**63 - 1, log=True), "a": Choice(1, 2)})
+    rng = np.random.default_rng(0)
+    assert domain.size() == 2**64 * (2**63 - 1) * 2
+    one, other = domain.sample(rng), domain.sample(rng)
+    for values in (one, domain.mutate(one, rng), domain.crossover(one, other, rng), domain.nudge(one, 0.1, rng)):
+        domain.check(values)
+        assert domain.from_plain(json.loads(values.json())) == Values.parse(str(values)) == values
+    assert next(domain.assignments())["seed"] == -(2**63)
+    assert next(domain.neighbours(one)) == Values({**one, "seed": -(2**63)})
+    assert Domain.from_schema(json.loads(json.dumps(domain.schema()))).schema() == domain.schema()
+    shares = np.mean([domain.sample(rng)["rate"] < 2**32 for _ in range(400)])
+    assert shares == pytest.approx(32 / 63, abs=0.1)
+
+
+def test_huge_integers_in_a_narrow_range_stay_apart():
+    low = 2**62
+    values = Integer(low, low + 3, log=True)
+    domain = Domain({"n": values, "x": Choice(1, 2, when={"n": low})})
+    rng = np.random.default_rng(0)
+    counts = Counter(domain.sample(rng) for _ in range(500))
+    assert set(counts) == set(domain.assignments())
+    assert len(counts) == domain.size() == 5
+    assert chi_square(counts, 5, 500) < 25
 
 
 @pytest.fixture

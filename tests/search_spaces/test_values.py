@@ -67,6 +67,22 @@ def test_what_the_record_cannot_keep_is_no_value(value):
         check_value(value, "width")
 
 
+def test_a_limit_is_a_number_that_a_float_holds():
+    assert Bound.parse("x", "<= 1e308").limit == 1e308
+    assert Bound.parse("x", ">= " + "9" * 300).limit == pytest.approx(1e300)
+    for text in ("<= 1e400", ">= -1e309", "<= " + "9" * 400):
+        with pytest.raises(ValueError, match="x = .*the limit must be finite, at most 1.798e"):
+            Bound.parse("x", text)
+    for text in ("<= nan", "<= inf", ">= -Infinity"):
+        with pytest.raises(ValueError, match="a constraint is"):
+            Bound.parse("x", text)
+    for limit in (float("nan"), float("inf"), 10**400, -(10**400)):
+        with pytest.raises(ValueError, match="x: the limit of a constraint must be a finite number"):
+            Bound("x", "<=", limit)
+    with pytest.raises(ValueError, match="relation = '<' must be"):
+        Bound("x", "<", 1.0)
+
+
 def test_a_bound_reads_holds_and_explains():
     bound = Bound.parse("parameters", "<= 100_000")
     assert bound == Bound("parameters", "<=", 100_000)
