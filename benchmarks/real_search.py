@@ -17,7 +17,14 @@ import nas
 from benchmarks import cifar10
 from benchmarks.search_quality import compare
 
-_SPACE = {"stages": [2, 3], "depth": [1, 2], "widths": [16, 32, 64], "strides": [1, 2], "squeezes": [False, True]}
+_SPACE = {
+    "stages": [2, 3],
+    "depth": [1, 2],
+    "widths": [16, 32, 64],
+    "stem_strides": [2],
+    "strides": [1, 2],
+    "squeezes": [False, True],
+}
 _FIDELITY = {"rule": "asha", "min": 1, "max": 9, "eta": 3, "unit": "epoch"}
 _HYPERPARAMETERS = {
     "learning_rate": {"low": 1e-3, "high": 0.3, "log": True},
@@ -26,7 +33,7 @@ _HYPERPARAMETERS = {
 }
 
 
-def run(strategy: str, seed: int, device_hours: float, data: str, folder: Path) -> dict[str, Any]:
+def run(strategy: str, seed: int, device_hours: float, data: str, folder: Path, devices: int | None) -> dict[str, Any]:
     """Search once; the row of the search."""
     study = nas.search(
         folder=folder,
@@ -42,6 +49,7 @@ def run(strategy: str, seed: int, device_hours: float, data: str, folder: Path) 
         objectives={"val_accuracy": "maximize"},
         hyperparameters=_HYPERPARAMETERS,
         fidelity=_FIDELITY,
+        cluster={"max_devices": devices} if devices else {},
     )
     best = study.best()
     ended = [trial.metrics["val_accuracy"] for trial in study.trials() if trial.fidelity == _FIDELITY["max"]]
@@ -64,6 +72,7 @@ def main() -> None:
     parser.add_argument("--strategy", default="auto")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--device-hours", type=float, default=0.15)
+    parser.add_argument("--devices", type=int, help="devices used at most; all unless given")
     parser.add_argument("--data")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rows", type=Path)
@@ -73,7 +82,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         for seed in range(options.seeds):
             for strategy in (options.strategy, "random"):
-                rows.append(run(strategy, seed, options.device_hours, data, Path(place) / f"{strategy}-{seed}"))
+                folder = Path(place) / f"{strategy}-{seed}"
+                rows.append(run(strategy, seed, options.device_hours, data, folder, options.devices))
                 _write(options.rows, rows[-1])
     for line in compare(rows, options.strategy, "random", 0):
         _write(options.json, line | {"device_hours": options.device_hours})

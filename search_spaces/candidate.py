@@ -50,6 +50,13 @@ class CandidateSpace:
             return replace(candidate, architecture=self.space.mutate(candidate.architecture, rng))
         return replace(candidate, hyperparameters=self.hyperparameters.mutate(candidate.hyperparameters.plain(), rng))
 
+    def nudge(self, candidate: Candidate, spread: float, rng: "Generator") -> Candidate:
+        """Move numbers of both parts a little, as `Domain.nudge`."""
+        architecture = self.space.nudge(candidate.architecture, spread, rng)
+        if self.hyperparameters is None:
+            return Candidate(architecture)
+        return Candidate(architecture, self.hyperparameters.nudge(candidate.hyperparameters, spread, rng))
+
     def crossover(self, a: Candidate, b: Candidate, rng: "Generator") -> Candidate:
         """Uniform crossover of both parts, as `Domain.crossover`."""
         architecture = self.space.crossover(a.architecture, b.architecture, rng)

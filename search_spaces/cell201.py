@@ -53,12 +53,7 @@ class Cell201(SearchSpace):
 
     def features(self, architecture: Architecture) -> Features:
         """Of the canonical form: its path encoding, 84 numbers, then half the number of each operation in it."""
-        from search_spaces.cell_encoding import operation_counts, path_encoding
-
-        graph = self.graph(self.canonical(architecture))
-        paths = path_encoding(graph, OPERATIONS, none=NONE).tolist()
-        counts = operation_counts(graph, OPERATIONS, none=NONE)
-        return tuple(paths), *((count / 2,) for count in counts.tolist())
+        return _features(self.canonical(architecture))
 
     def check_signature(self, signature: Signature) -> None:
         """Raise ValueError unless the input is (channels, height, width) of floats and the output (classes,)."""
@@ -103,6 +98,16 @@ def _term(operation: Value, source: str) -> str:
     if operation == "none" or source == "#":
         return "#"
     return source if operation == "skip_connect" else f"({source})@{operation}"
+
+
+@cache
+def _features(architecture: Architecture) -> Features:
+    from search_spaces.cell_encoding import operation_counts, path_encoding
+
+    graph = _CELL.graph(architecture)
+    paths = path_encoding(graph, OPERATIONS, none=NONE).tolist()
+    counts = operation_counts(graph, OPERATIONS, none=NONE)
+    return tuple(paths), *((count / 2,) for count in counts.tolist())
 
 
 @cache

@@ -89,6 +89,10 @@ class SearchSpace:
         """Change one decision, as `Domain.mutate`."""
         return _architecture(self.domain.mutate(architecture.plain(), rng))
 
+    def nudge(self, architecture: Architecture, spread: float, rng: "Generator") -> Architecture:
+        """Move numbers a little, as `Domain.nudge`."""
+        return _architecture(self.domain.nudge(architecture.plain(), spread, rng))
+
     def crossover(self, a: Architecture, b: Architecture, rng: "Generator") -> Architecture:
         """Uniform crossover, as `Domain.crossover`."""
         return _architecture(self.domain.crossover(a.plain(), b.plain(), rng))

@@ -15,6 +15,8 @@ from search_spaces.encoding import Encoding
 
 _MOST_NEIGHBOURS = 64
 _DRAWN = 24
+_SPREADS = (0.2, 0.05, 0.0125, 0.003)
+_NUDGES = 8
 _KEPT = 256
 _TRIES = 100
 
@@ -62,9 +64,16 @@ class Neighbourhood:
         return row
 
     def neighbours(self, candidate: Candidate, rng: Generator) -> Pool:
-        """All that differ in one decision; 24 of them where there are more than 64 or some decision is a continuum."""
-        if self._continuous:
-            return self._mutated(candidate, rng)
+        """All that differ in one decision with few values; 24 of them where there are more than 64.
+
+        Beside them, where a decision is a continuum, candidates whose numbers moved by steps of several sizes.
+        """
+        pool = self._listed_neighbours(candidate)
+        if len(pool.candidates) > _MOST_NEIGHBOURS:
+            pool = self._pool(self._space.mutate(candidate, rng) for _ in range(_DRAWN))
+        return Pool.joined([pool, self._nudged(candidate, rng)]) if self._continuous else pool
+
+    def _listed_neighbours(self, candidate: Candidate) -> Pool:
         key = self.row(candidate).tobytes()
         pool = self._listed.get(key)
         if pool is None:
@@ -72,7 +81,10 @@ class Neighbourhood:
             self._listed[key] = pool
             if len(self._listed) > _KEPT:
                 self._listed.popitem(last=False)
-        return pool if len(pool.candidates) <= _MOST_NEIGHBOURS else self._mutated(candidate, rng)
+        return pool
+
+    def _nudged(self, candidate: Candidate, rng: Generator) -> Pool:
+        return self._pool(self._space.nudge(candidate, spread, rng) for spread in _SPREADS for _ in range(_NUDGES))
 
     def mutants(self, candidate: Candidate, count: int, rng: Generator) -> Pool:
         """Candidates two or three mutations away."""
@@ -89,9 +101,6 @@ class Neighbourhood:
             if self.row(candidate).tobytes() not in taken:
                 break
         return candidate
-
-    def _mutated(self, candidate: Candidate, rng: Generator) -> Pool:
-        return self._pool(self._space.mutate(candidate, rng) for _ in range(_DRAWN))
 
     def _mutant(self, candidate: Candidate, steps: int, rng: Generator) -> Candidate:
         for _ in range(steps):

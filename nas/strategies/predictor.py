@@ -30,7 +30,8 @@ _MOST_KNOWN = 500
 _MOST_FITTED = 250
 _REFIT_SHARE = 30
 _LEADERS = 8
-_MUTANTS = 120
+_FEW_LEADERS = 4
+_MUTANTS_EACH = 15
 _STRANGERS = 120
 _CLIMBS = 8
 _AUGMENTATION = 0.05
@@ -104,7 +105,9 @@ class Predictor:
         self._surrogate.condition(known.rows, known.scores)
         if waiting:
             self._surrogate.believe(np.array(waiting[-_MOST_KNOWN:]))
-        chosen = self._climb(self._pool(known.leaders, rng), float(known.scores.min()), taken, rng)
+        chosen = self._climb(
+            self._pool(known.leaders, rng), float(self._surrogate.predict(known.rows)[0].min()), taken, rng
+        )
         if chosen is None:
             return Proposal(self._near.stranger(taken, rng))
         candidate, parent = chosen
@@ -136,14 +139,15 @@ class Predictor:
         standing = np.array([entry.standing for entry in told])
         keys = np.column_stack([standing, np.where(standing[:, 0] == inf, 0.0, costs)])
         order = np.lexsort(keys.T[::-1])
+        leaders = _LEADERS
         if len(order) > most:
-            half = most // 2
+            leaders, half = _FEW_LEADERS, most // 2
             order = np.concatenate([order[:half], order[np.linspace(half, len(order) - 1, most - half).astype(int)]])
         ranks = _dense_ranks(keys[order])
         return _Known(
             rows=np.array([told[at].row for at in order]),
             scores=ndtri((ranks + 0.5) / len(order)),
-            leaders=[told[at].trial for at in order[:_LEADERS] if standing[at, 0] < inf],
+            leaders=[told[at].trial for at in order[:leaders] if standing[at, 0] < inf],
         )
 
     def _fit(self) -> None:
@@ -158,7 +162,7 @@ class Predictor:
         pools = [self._near.strangers(_STRANGERS, rng)]
         for leader in leaders:
             pools.append(self._near.neighbours(leader.proposal.candidate, rng).of(leader.number))
-            mutants = self._near.mutants(leader.proposal.candidate, _MUTANTS // len(leaders), rng)
+            mutants = self._near.mutants(leader.proposal.candidate, _MUTANTS_EACH, rng)
             pools.append(mutants.of(leader.number))
         return Pool.joined(pools)
 
