@@ -20,7 +20,7 @@ from benchmarks.search_quality import compare
 _SPACE = {
     "stages": [2, 3],
     "depth": [1, 2],
-    "widths": [16, 32, 64],
+    "widths": [8, 16, 32],
     "stem_strides": [2],
     "strides": [1, 2],
     "squeezes": [False, True],
