@@ -50,9 +50,8 @@ def attention_gradients(heads: int, queries: int, keys: int, width: int, value_w
     """
     scores = heads * queries * keys
     weights = matmul(queries, width, keys, heads) + elementwise(scores, 3)
-    values_gradient = matmul(keys, queries, value_width, heads)
     weights_gradient = matmul(queries, value_width, keys, heads)
-    to_scores = softmax_gradient(heads * queries, keys) + elementwise(scores)
-    last = matmul(queries, keys, width, heads) | matmul(keys, queries, width, heads)
-    long = (weights | weights_gradient) + to_scores + last
-    return WorkDepth(long.work + values_gradient.work, max(long.depth, weights.depth + values_gradient.depth))
+    scores_gradient = softmax_gradient(heads * queries, keys) + elementwise(scores)
+    values_gradient = matmul(keys, queries, value_width, heads)
+    last = values_gradient | matmul(queries, keys, width, heads) | matmul(keys, queries, width, heads)
+    return (weights | weights_gradient) + scores_gradient + last

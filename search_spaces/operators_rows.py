@@ -84,13 +84,14 @@ def nll_loss_gradient() -> WorkDepth:
 
 
 def cross_entropy(rows: int, classes: int) -> WorkDepth:
-    """`log_softmax`, then `nll_loss`: W = 5 N K, D = 2 lg K + lg N + 5."""
+    """`log_softmax`, whole, then `nll_loss`: W = 5 N K, D = 2 lg K + lg N + 5."""
     return log_softmax(rows, classes) + nll_loss(rows)
 
 
 def cross_entropy_gradient(rows: int, classes: int) -> WorkDepth:
-    """`nll_loss_gradient`, then `log_softmax_gradient`: W = N (4 K - 1) + 1, D = max(1, lg K) + 3."""
-    return nll_loss_gradient() + log_softmax_gradient(rows, classes)
+    """`nll_loss_gradient`, then `log_softmax_gradient`: W = N (4 K - 1) + 1, D = lg K + 3."""
+    sums = nll_loss_gradient() + rows * reduction(classes)
+    return (sums | elementwise(rows * classes)) + elementwise(rows * classes, 2)
 
 
 def _from_sums(length: int) -> WorkDepth:
