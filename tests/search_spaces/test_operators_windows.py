@@ -105,47 +105,72 @@ def cost_of(sums):
     return counted([list(one.values()) for one in sums])
 
 
-@pytest.mark.parametrize(("sizes", "kernel", "stride", "padding", "dilation"), GEOMETRIES)
+class Convolution:
+    """Expressions of one convolution, its groups a dimension of their own and places in one line."""
+
+    def __init__(self, batch, inputs, outputs, groups, geometry):
+        self.sizes, self.kernel, self.stride, self.padding, self.dilation = geometry
+        self.outputs, self.taps = outputs, prod(self.kernel)
+        self.places = outputs_of(*geometry)
+        self.x = given(draw(batch, inputs, *self.sizes))
+        self.w = given(draw(outputs, inputs // groups, *self.kernel))
+        self.b = given(draw(outputs))
+        self.dy = given(draw(batch, outputs, *self.places))
+        image = padded(self.x, self.padding)
+        indices = np.arange(prod(image.shape[2:])).reshape(image.shape[2:])
+        self.count = indices.size
+        self.windows = windows_of(indices, self.kernel, self.stride, self.dilation).reshape(-1, self.taps)
+        columns = image.reshape(batch, groups, inputs // groups, -1)[..., self.windows]
+        self.columns = np.moveaxis(columns, 3, 2).reshape(batch, groups, len(self.windows), -1)
+        self.kernels = self.w.reshape(groups, outputs // groups, -1)
+        self.grouped_dy = self.dy.reshape(batch, groups, outputs // groups, -1)
+
+    def output(self):
+        """[batch, groups, outputs, places]."""
+        return product(self.columns, self.kernels.swapaxes(1, 2)).swapaxes(2, 3)
+
+    def weight_gradient(self):
+        """[groups, outputs, inputs and taps]."""
+        groups, length = self.kernels.shape[0], self.kernels.shape[2]
+        dy = np.moveaxis(self.grouped_dy, 0, 2).reshape(groups, len(self.kernels[0]), -1)
+        return product(dy, np.moveaxis(self.columns, 0, 1).reshape(groups, -1, length))
+
+    def bias_gradient(self):
+        return tree(np.moveaxis(self.dy, 0, 1).reshape(self.outputs, -1))
+
+    def input_gradient(self):
+        """Sums at the places of each map of the padded image, [batch and inputs]."""
+        groups, outputs, _ = self.kernels.shape
+        kernels = self.kernels.reshape(groups, outputs, -1, 1, self.taps)
+        shares = self.grouped_dy[:, :, :, None, :, None] * kernels
+        shares = np.moveaxis(shares, 3, 2).reshape(self.x.shape[0] * self.x.shape[1], -1)
+        places = np.broadcast_to(self.windows, (outputs, *self.windows.shape)).ravel()
+        return [collected(terms, places, self.count) for terms in shares]
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize(("inputs", "outputs", "groups"), [(2, 3, 1), (2, 4, 2), (3, 3, 3)])
-def test_convolution(sizes, kernel, stride, padding, dilation, inputs, outputs, groups):
-    batch, dimensions, taps = 2, len(sizes), prod(kernel)
-    places = outputs_of(sizes, kernel, stride, padding, dilation)
-    x, w, b = given(draw(batch, inputs, *sizes)), given(draw(outputs, inputs // groups, *kernel)), given(draw(outputs))
-    dy = given(draw(batch, outputs, *places)).reshape(batch, groups, outputs // groups, -1)
-    image = padded(x, padding)
-    indices = np.arange(prod(image.shape[2:])).reshape(image.shape[2:])
-    where = windows_of(indices, kernel, stride, dilation).reshape(-1, taps)
-    columns = image.reshape(batch, groups, inputs // groups, -1)[..., where]
-    kernels = w.reshape(groups, outputs // groups, inputs // groups, taps)
+def test_convolution(inputs, outputs, groups, geometry):
+    batch, (sizes, kernel, stride, padding, dilation) = 2, geometry
+    known = Convolution(batch, inputs, outputs, groups, geometry)
+    y, dw, db, dx = known.output(), known.weight_gradient(), known.bias_gradient(), known.input_gradient()
+    with_bias = y + known.b.reshape(groups, -1, 1)
 
-    read = np.moveaxis(columns, 3, 2).reshape(batch, groups, -1, inputs // groups * taps)
-    y = product(read, kernels.reshape(groups, outputs // groups, -1).swapaxes(1, 2)).swapaxes(2, 3)
-    with_bias = y + b.reshape(groups, -1, 1)
-    dw = product(
-        np.moveaxis(dy, 0, 2).reshape(groups, outputs // groups, -1),
-        np.moveaxis(columns, (1, 0, 3), (0, 1, 2)).reshape(groups, -1, inputs // groups * taps),
-    )
-    db = tree(np.moveaxis(dy, 0, 2).reshape(outputs, -1))
-    shares = dy[:, :, :, None, :, None] * kernels[None, :, :, :, None, :]
-    shares = np.moveaxis(shares, 3, 2).reshape(batch * inputs, -1)
-    targets = np.broadcast_to(where, (outputs // groups, *where.shape)).ravel()
-    dx = [collected(terms, targets, indices.size) for terms in shares]
-
-    windows = sliding(places, kernel, stride, dilation)
+    windows = sliding(known.places, kernel, stride, dilation)
     shape = batch, inputs, outputs, windows, groups
     assert convolutions.convolution(*shape) == counted(y)
     assert convolutions.convolution(*shape, bias=True) == counted(with_bias)
     assert convolutions.convolution_weight_gradient(*shape) == counted(dw)
     assert convolutions.convolution_bias_gradient(batch, outputs, windows) == counted(db)
     assert convolutions.convolution_input_gradient(*shape) == cost_of(dx)
-    assert convolutions.im2col_elements(batch, inputs, windows) == columns.size
+    assert convolutions.im2col_elements(batch, inputs, windows) == known.columns.size
 
-    tx, tw, tb = tensor(x), tensor(w), tensor(b)
-    expected = CONVOLVE[dimensions](tx, tw, tb, stride, padding, dilation, groups)
+    tensors = tx, tw, tb = tensor(known.x), tensor(known.w), tensor(known.b)
+    expected = CONVOLVE[len(sizes)](tx, tw, tb, stride, padding, dilation, groups)
     agree(with_bias.reshape(expected.shape), expected)
-    wanted = torch.autograd.grad(expected, (tx, tw, tb), tensor(dy.reshape(expected.shape)))
+    wanted = torch.autograd.grad(expected, tensors, tensor(known.dy))
     np.testing.assert_allclose(image_of(dx, sizes, padding), wanted[0].flatten(0, 1), atol=1e-12)
-    agree(dw.reshape(w.shape), wanted[1])
+    agree(dw.reshape(known.w.shape), wanted[1])
     agree(db, wanted[2])
 
 
