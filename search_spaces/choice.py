@@ -42,7 +42,8 @@ class Choice(Leaf):
 
     @cached_property
     def _places(self) -> dict[bytes, int]:
-        return {typed_key(option): place for place, option in enumerate(self.options)}
+        # copies, for orjson's own results keep the kilobytes in which they were written
+        return {bytes(memoryview(typed_key(option))): place for place, option in enumerate(self.options)}
 
     @property
     def allowed(self) -> str:

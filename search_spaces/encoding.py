@@ -1,8 +1,8 @@
 """Candidates as rows of numbers: what surrogates learn from.
 
 A row has a column for each decision of the space and each hyperparameter. An option without order is its place; an
-ordered one, an integer and a float stand between 0 and 1 (by place, or by their scale); a decision that does not apply
-is NaN.
+ordered one, an integer and a float stand between 0 and 1 (by place, or by their scale), as does one of more than 1,000
+options, whose declaration is then taken for an order; a decision that does not apply is NaN.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_LEVELS = 64
+_MOST_CATEGORIES = 1_000
 
 Rows: TypeAlias = "NDArray[np.float64]"
 
@@ -98,8 +99,7 @@ class Encoding:
 
 def _column(slot: Slot) -> Column:
     leaf = slot.decision
-    unordered = isinstance(leaf, Choice) and not leaf.ordered
-    options = leaf.options
+    unordered, options = _unordered(leaf), leaf.options
     finite = not unordered and leaf.count is not None and leaf.count <= _MOST_LEVELS
     return Column(
         slot.name,
@@ -109,10 +109,14 @@ def _column(slot: Slot) -> Column:
     )
 
 
+def _unordered(leaf: Leaf) -> bool:
+    return isinstance(leaf, Choice) and not leaf.ordered and len(leaf.options) <= _MOST_CATEGORIES
+
+
 def _place(leaf: Leaf, value: Any) -> float:
     if isinstance(leaf, Choice):
         place = leaf.index(value)
-        return place / max(1, len(leaf.options) - 1) if leaf.ordered else place
+        return place if _unordered(leaf) else place / max(1, len(leaf.options) - 1)
     if isinstance(leaf, Integer | Float):
         low, high = leaf.low, leaf.high
         if low == high:

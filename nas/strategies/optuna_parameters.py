@@ -2,15 +2,18 @@
 
 Numbers are themselves. Options in an order are the integers of their places, whatever they are: neighbours are then
 alike, and 16, 32, 64 equally far apart. Options without order are categories, by their places too, so that no two of
-them are equal that are not (1 and True). What has one option is no parameter.
+them are equal that are not (1 and True). What has one option is no parameter. Of more than 1,000 options, of which
+samplers would make arrays, a parameter is the share of them that stand before the value: a real number from 0 to 1, in
+which a random value is uniform; without order they are then taken in that of their declaration.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from math import sqrt
+from functools import lru_cache, partial
+from math import log1p, sqrt
 from typing import Any, TypeAlias
 
+from numpy.random import Generator
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import Trial
 
@@ -22,13 +25,16 @@ Point: TypeAlias = tuple[dict[str, Any], dict[str, BaseDistribution]]
 """Values and distributions by the name of their parameter."""
 
 _CACHED = 1_024
+_MOST_OPTIONS = 1_000
+_BELOW_ONE = 1 - 2**-53
 
 
 class Parameters:
     """The parameters of a candidate space; ``count`` of them, ``conditional`` where some are not always active."""
 
     def __init__(self, space: CandidateSpace) -> None:
-        self._architecture = _parameters(space.space.domain, "")
+        self._domain = space.space.domain
+        self._architecture = _parameters(self._domain, "")
         self._hyperparameters = _parameters(space.hyperparameters, "hyperparameters.") if space.hyperparameters else []
         every = [one for one in (*self._architecture, *self._hyperparameters) if one.distribution is not None]
         self.count = len(every)
@@ -54,9 +60,12 @@ class Parameters:
         """The same with every parameter: one that is not active has the middle of its range, or its first option."""
         return {**self._usual, **self.point(candidate)[0]}, self._distributions
 
-    def suggest(self, trial: Trial) -> Candidate:
-        """The candidate that Optuna suggests, decision after decision."""
-        architecture = Architecture(_suggest(self._architecture, trial))
+    def suggest(self, trial: Trial, rng: Generator) -> Candidate:
+        """The candidate that Optuna suggests, decision after decision; what breaks a limit is drawn anew."""
+        suggested = _suggest(self._architecture, trial)
+        if self._domain.limits:
+            suggested = self._domain.complete(suggested, rng)
+        architecture = Architecture(suggested)
         return Candidate(architecture, Values(_suggest(self._hyperparameters, trial)))
 
 
@@ -75,6 +84,10 @@ def _parameters(domain: Domain, prefix: str) -> list[_Parameter]:
 
 def _parameter(slot: Slot, prefix: str) -> _Parameter:
     decision = slot.decision
+    if (decision.count or 0) > _MOST_OPTIONS:
+        assert isinstance(decision, Choice | Integer)
+        share = FloatDistribution(0.0, 1.0)
+        return _Parameter(prefix + slot.name, slot, share, partial(_share, decision), partial(_at_share, decision))
     distribution = _distribution(decision) if slot.changeable else None
     if isinstance(decision, Integer | Float):
         return _Parameter(prefix + slot.name, slot, distribution, lambda value: value, lambda value: value)
@@ -92,6 +105,20 @@ def _distribution(decision: Decision) -> BaseDistribution:
     if decision.ordered:
         return IntDistribution(0, len(decision.options) - 1)
     return CategoricalDistribution(range(len(decision.options)))
+
+
+def _share(decision: Choice | Integer, value: Value) -> float:
+    """The middle of the uniform numbers of which `Leaf.draw` makes ``value``."""
+    middle, count = decision.index(value) + 0.5, decision.count
+    assert count is not None
+    if isinstance(decision, Integer) and decision.log:
+        least = decision.low - 0.5
+        return min(1.0, log1p(middle / least) / log1p(count / least))
+    return min(1.0, middle / count)
+
+
+def _at_share(decision: Choice | Integer, share: float) -> Value:
+    return decision.draw(min(share, _BELOW_ONE))
 
 
 def _usual(distribution: BaseDistribution) -> Any:

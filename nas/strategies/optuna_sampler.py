@@ -76,7 +76,7 @@ class OptunaStrategy:
         model = self.model(results.count)
         window = results.window(model.results)
         study = self._study(model, window, pending, int(rng.integers(2**32)))
-        candidate = self._suggest(study, pending)
+        candidate = self._suggest(study, pending, rng)
         if candidate is None:
             return self._random(pending, rng, AFTER_REPEATS)
         shown = {"results": len(window), "of": results.count} if len(window) < results.count else None
@@ -94,11 +94,11 @@ class OptunaStrategy:
                 break
         return Proposal(candidate, operator=operator)
 
-    def _suggest(self, study: optuna.Study, pending: Sequence[Trial]) -> Candidate | None:
+    def _suggest(self, study: optuna.Study, pending: Sequence[Trial], rng: Generator) -> Candidate | None:
         under_way = {trial.proposal.candidate for trial in pending}
         with _quiet():
             for _ in range(_TRIES):
-                candidate = self.parameters.suggest(study.ask())
+                candidate = self.parameters.suggest(study.ask(), rng)
                 if not self._results.has(candidate) and candidate not in under_way:
                     return candidate
         return None

@@ -1,5 +1,6 @@
 """Strategies by Optuna's samplers: the conformance suite, better than chance, and what the samplers are shown."""
 
+import tracemalloc
 from math import log10
 from statistics import median
 from time import perf_counter
@@ -25,6 +26,7 @@ from search_spaces import (
     Bound,
     Candidate,
     CandidateSpace,
+    Cell,
     Choice,
     Float,
     Integer,
@@ -344,7 +346,7 @@ def test_every_candidate_becomes_parameters_of_its_active_decisions():
         values, distributions = parameters.point(candidate)
         active = {*candidate.architecture, *(f"hyperparameters.{name}" for name in candidate.hyperparameters)}
         assert set(values) == set(distributions) == active
-        assert parameters.suggest(_Given(values)) == candidate
+        assert parameters.suggest(_Given(values), rng) == candidate
 
 
 class _Given:
@@ -357,6 +359,57 @@ class _Given:
         return self._values[name]
 
     suggest_int = suggest_float = suggest_categorical = _suggest
+
+
+class Huge(SearchSpace):
+    decisions = {
+        "n": Integer(-(2**63), 2**63 - 1),
+        "m": Integer(1, 2**63 - 1, log=True),
+        "o": Choice(*range(50_000), ordered=True),
+        "u": Choice(*map(str, range(50_000))),
+        "s": Integer(0, 10**6, step=7),
+    }
+
+
+def test_of_many_options_a_parameter_is_a_share():
+    space = CandidateSpace(Huge())
+    parameters, rng = Parameters(space), np.random.default_rng(0)
+    for _ in range(30):
+        candidate = space.sample(rng)
+        values, distributions = parameters.point(candidate)
+        assert all(map((0.0).__le__, values.values()))
+        assert all(distribution.low == 0 and distribution.high == 1 for distribution in distributions.values())
+        back = parameters.suggest(_Given(values), rng).architecture
+        exact = candidate.architecture
+        assert [back[name] for name in "ous"] == [exact[name] for name in "ous"]
+        assert back["n"] == pytest.approx(exact["n"], abs=2**13)  # a float tells 2^53 shares apart
+        assert back["m"] == pytest.approx(exact["m"], rel=1e-12)
+    for end in (0.0, 1.0):
+        space.check(parameters.suggest(_Given(dict.fromkeys(Huge.decisions, end)), rng))
+
+
+@pytest.mark.parametrize(("make", "trials"), [(TreeParzenEstimator, 30), (GaussianProcess, 13)], ids=["tpe", "gp"])
+def test_huge_ranges_are_searched_within_memory(make, trials):
+    search = rehearsal(make, CandidateSpace(Huge()))
+    tracemalloc.start()
+    run(search, trials, lambda values: {"a": -abs(values["n"] / 2**63 - 0.3)})
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert search.study[trials - 1].proposal.operator == ("tpe" if make is TreeParzenEstimator else "gp")
+    assert most < 100 * 2**20
+
+
+class Celled(SearchSpace):
+    decisions = {"cell": Cell(6, ("a", "b"), inputs=(0, 5), edges=(2, 5))}
+
+
+def test_suggestions_keep_the_limit_on_edges():
+    search = rehearsal(TreeParzenEstimator, CandidateSpace(Celled()))
+    cell = Celled.decisions["cell"]
+    run(search, 40, lambda values: {"a": float(len(cell.graph(values, "cell").edges))})
+    for trial in search.study.trials():
+        Celled().check(trial.proposal.candidate.architecture)
+    assert max(trial.metrics["a"] for trial in search.study.trials()) == 5
 
 
 def test_options_that_python_calls_equal_stay_apart():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from search_spaces import CandidateSpace, Choice, Domain, Float, Integer, SearchSpace
+from search_spaces import Architecture, Candidate, CandidateSpace, Choice, Domain, Float, Integer, SearchSpace
 from search_spaces.encoding import Encoding
 
 
@@ -66,3 +66,19 @@ def test_rows_tell_candidates_apart(seed):
     rows = Encoding(SPACE).rows(candidates)
     assert rows.shape == (50, 6)
     assert len({row.tobytes() for row in rows}) == len({str(candidate) for candidate in candidates})
+
+
+class Huge(SearchSpace):
+    decisions = {
+        "seed": Integer(-(2**63), 2**63 - 1),
+        "narrow": Integer(2**62, 2**62 + 4, log=True),
+        "word": Choice(*map(str, range(2_001))),
+    }
+
+
+def test_huge_integers_and_many_options_stand_on_a_scale():
+    encoding = Encoding(CandidateSpace(Huge()))
+    assert [column.options for column in encoding.columns] == [0, 0, 0]
+    ends = [(-(2**63), 2**62, "0"), (-1, 2**62 + 2, "1000"), (2**63 - 1, 2**62 + 4, "2000")]
+    rows = encoding.rows(Candidate(Architecture(dict(zip(Huge.decisions, end, strict=True)))) for end in ends)
+    assert np.allclose(rows, [[0, 0, 0], [0.5, 0.5, 0.5], [1, 1, 1]])
