@@ -1,11 +1,12 @@
 """Local search, first improvement (White et al. 2021, "Exploring the loss landscape in neural architecture search").
 
-Neighbours of an incumbent are tried in random order, decisions with few options as often as those with many; the first
-better one takes its place. Where all are known and none is better, the climb has ended and another begins at random
-(den Ottelander et al. 2021 do so for several objectives).
+Neighbours of an incumbent that are not known yet are tried in random order, decisions with few options as often as
+those with many; the first better one takes its place. Only where all are known does a climb step to one that an earlier
+climb has measured: it would join that climb's way, and end on a top that is known already. Where none is better, the
+climb has ended and another begins at random (den Ottelander et al. 2021 do so for several objectives).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -61,8 +62,8 @@ class LocalSearch:
     def _open_neighbour(
         self, climb: "_Climb", pending: Sequence[Trial], under_way: set[Candidate], rng: Generator
     ) -> Candidate | None:
-        if climb.listed is not None:
-            still = [one for one in climb.listed if one not in self._standings and one not in under_way]
+        if climb.untold is not None:
+            still = [one for one in climb.untold if one not in under_way]
             return _any_change(climb.incumbent, still, rng) if still else None
         if climb.drawn + sum(climb.trial in trial.proposal.parents for trial in pending) >= self._most:
             return None
@@ -95,13 +96,18 @@ class LocalSearch:
         climb = self._climbs.get(number)
         if climb is not None and candidate not in self._standings and climb.trial in trial.proposal.parents:
             climb.drawn += 1
+        self._know(trial, measurement, ended)
+        self._strike(candidate)
+
+    def _know(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
+        candidate = trial.proposal.candidate
         if ended is not None and (ended.failed or ended.infeasible):
             self._standings[candidate] = None
             self._climbs = {at: climb for at, climb in self._climbs.items() if climb.incumbent != candidate}
         elif measurement is None or self._objectives.missing(measurement.metrics):
             self._standings.setdefault(candidate, None)
         else:
-            self._measured(candidate, self._standing(trial.number, measurement), number)
+            self._measured(candidate, self._standing(trial.number, measurement), _number(trial))
 
     def _measured(self, candidate: Candidate, standing: "_Standing", number: int) -> None:
         self._standings[candidate] = standing
@@ -110,21 +116,29 @@ class LocalSearch:
         if climb is None or climb.incumbent != candidate and _better(standing, incumbent):
             self._climbs[number] = self._climb(candidate)
 
+    def _strike(self, candidate: Candidate) -> None:
+        """Take what was told of off all lists; a climb moves on where its list ends."""
+        for number, climb in self._climbs.items():
+            if climb.untold and candidate in climb.untold:
+                del climb.untold[candidate]
+                if not climb.untold:
+                    self._climbs[number] = self._climb(climb.incumbent)
+
     def _climb(self, candidate: Candidate) -> "_Climb":
-        """A climb at ``candidate``, or where better neighbours lead that are known already."""
+        """A climb at ``candidate``, or, while nothing is untold there, at the best known of its better neighbours."""
         while True:
             standing = self._standings[candidate]
             assert standing is not None
-            listed = list(self._listed(candidate))
-            known = (self._standings[one] for one in listed if one in self._standings)
-            better = next((one for one in known if _better(one, standing)), None)
-            if better is None:
-                complete = not self._floats and len(listed) <= self._most
-                return _Climb(candidate, standing.trial, listed if complete else None)
-            candidate = next(one for one in listed if self._standings.get(one) is better)
-
-    def _listed(self, candidate: Candidate) -> Iterator[Candidate]:
-        return islice(self._space.neighbours(candidate), self._most + 1)
+            listed = list(islice(self._space.neighbours(candidate), self._most + 1))
+            if self._floats or len(listed) > self._most:
+                return _Climb(candidate, standing.trial, None)
+            untold = dict.fromkeys(one for one in listed if one not in self._standings)
+            top = candidate
+            for one in [] if untold else listed:
+                top = one if _better(self._standings[one], self._standings[top]) else top
+            if top is candidate:
+                return _Climb(candidate, standing.trial, untold)
+            candidate = top
 
     def _standing(self, trial: int, measurement: Measurement) -> "_Standing":
         costs = self._objectives.costs(measurement.metrics)
@@ -143,11 +157,13 @@ class _Standing:
 
 @dataclass(slots=True)
 class _Climb:
-    """An incumbent and its trial; its neighbours, or, where these are too many, how many mutants were told of."""
+    """An incumbent and its trial; its neighbours not told of yet, in order, or, where it has too many (None), how many
+    mutants were told of.
+    """
 
     incumbent: Candidate
     trial: int
-    listed: list[Candidate] | None
+    untold: dict[Candidate, None] | None
     drawn: int = 0
 
 

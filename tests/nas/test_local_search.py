@@ -20,6 +20,12 @@ class Grid(SearchSpace):
     decisions = {f"d{at}": Choice(*range(5)) for at in range(6)}
 
 
+class Cube(SearchSpace):
+    """Three decisions of six values: 15 neighbours each."""
+
+    decisions = {f"d{at}": Choice(*range(6)) for at in range(3)}
+
+
 class Line(SearchSpace):
     """One decision of eight values: all are neighbours."""
 
@@ -109,6 +115,25 @@ def test_no_climb_ends_below_a_neighbour_that_is_known():
         around = [one for one in trials if one is not top and changes(search, one, top.number) == 1]
         better = [one for one in around if one.metrics["a"] > top.metrics["a"]]
         assert all(one.proposal.notes < climb for one in better)  # the climb has gone there, where all was known
+
+
+def test_a_climb_joins_the_way_of_an_earlier_one_only_where_no_neighbour_is_untried():
+    search = search_of(CandidateSpace(Cube()))
+    for _ in range(150):
+        trial = search.start()
+        search.advance(trial, {"a": rugged(trial)})
+    trials = search.study.trials()
+    best, passed_by = {}, 0
+    for trial in trials:
+        climb = trial.proposal.notes
+        for parent in trial.proposal.parents:
+            around = [one for one in trials[: trial.number] if changes(search, one, best[climb].number) == 1]
+            better = [one for one in around if one.metrics["a"] > best[climb].metrics["a"]]
+            passed_by += bool(better)
+            assert parent == best[climb].number or (len(around) == 15 and search.study[parent] in better)
+            best[climb] = search.study[parent]
+        best[climb] = max(best.get(climb, trial), trial, key=lambda one: one.metrics["a"])
+    assert passed_by > 5
 
 
 def test_many_workers_are_asked_different_candidates_and_none_waits():
