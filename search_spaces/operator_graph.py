@@ -1,4 +1,4 @@
-"""What a network computes in one training step: its operators, and which of them read whose results."""
+"""What a network computes in one training step: its operators, which of them read whose results, what is kept when."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,14 +27,31 @@ class Kind(StrEnum):
     COPY = "copy"
 
 
+class Role(StrEnum):
+    """What a piece of memory is for.
+
+    ``ACTIVATION`` is what the forward pass makes and the backward pass still finds, ``TEMPORARY`` all else that is made
+    on the way, gradients of activations among it; ``GRADIENT`` those of parameters.
+    """
+
+    PARAMETER = "parameters"
+    BUFFER = "buffers"
+    INPUT = "inputs"
+    GRADIENT = "gradients"
+    ACTIVATION = "activations"
+    TEMPORARY = "temporaries"
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """One operator of one pass.
 
-    ``flops`` counts two for each multiply-accumulate of a product and nothing else (torch's convention); ``work`` and
+    ``flops`` counts two for each multiply-accumulate of a product of matrices or a convolution and nothing else, as
+    torch counts them: the gradient of the weights of a convolution in groups as if there were one group. ``work`` and
     ``depth`` count unit operations and the longest chain of them (MODELS.md 1). ``read_bytes`` and ``written_bytes``
     are those of its tensors, ``parameters`` the elements of parameters among what it reads, ``saved_bytes`` what it
-    keeps for the backward pass. ``inputs`` are the places in the graph of the operators whose results it reads.
+    keeps for the backward pass and no operator before it kept already, parameters apart. ``inputs`` are the places in
+    the graph of the operators whose results it reads.
     """
 
     name: str
@@ -51,12 +68,28 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
+class Storage:
+    """A piece of memory, whatever the number of tensors that view it.
+
+    It is there while the operators at places ``born`` to ``died - 1`` run.
+    """
+
+    role: Role
+    bytes: int
+    born: int
+    died: int
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorGraph:
     """Operators in an order in which each comes after its inputs, for a ``batch`` of samples.
 
-    ``parameters`` counts elements, shared ones once.
+    ``parameters`` counts elements, shared ones once. ``unknown`` are the operators of torch without a formula of their
+    own, counted as one operation for each number they write.
     """
 
     operators: tuple[Operator, ...]
     batch: int
     parameters: int
+    storages: tuple[Storage, ...] = ()
+    unknown: tuple[str, ...] = ()

@@ -1,0 +1,56 @@
+"""When pieces of memory come and go, as Python and autograd really hold and release them."""
+
+import weakref
+from collections.abc import Callable
+
+from torch import Tensor, UntypedStorage
+
+from search_spaces.operator_graph import Role
+
+
+class Life(weakref.ref[UntypedStorage]):
+    """One piece of memory: from the operator that came next when it was made to the one that came next when it went.
+
+    ``role`` is what it is for, where that is known from the start; ``writer`` the operator that wrote it last, ``kept``
+    whether autograd holds on to it for the backward pass.
+    """
+
+    __slots__ = ("born", "bytes", "died", "kept", "key", "role", "writer")
+    key: int
+    bytes: int
+    born: int
+    died: int | None
+    role: Role | None
+    writer: int | None
+    kept: bool
+
+
+class StorageLives:
+    """All storages that were shown to it; ``now`` says which operator comes next."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self.all: list[Life] = []
+        self._now = now
+        self._alive: dict[int, Life] = {}
+
+    def begin(self, tensor: Tensor, role: Role | None = None) -> Life:
+        """Life of the tensor's storage, which begins where it is new."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        life = self._alive.get(key)
+        if life is None:
+            life = Life(storage, self._end)
+            life.key, life.bytes, life.born, life.died = key, storage.nbytes(), self._now(), None
+            life.role, life.writer, life.kept = role, None, False
+            self._alive[key] = life
+            self.all.append(life)
+        return life
+
+    def of(self, tensor: Tensor) -> Life | None:
+        """Life of the tensor's storage, where it was shown."""
+        return self._alive.get(tensor.untyped_storage()._cdata)
+
+    def _end(self, life: "weakref.ref[UntypedStorage]") -> None:
+        assert isinstance(life, Life)
+        life.died = self._now()
+        del self._alive[life.key]

@@ -1,0 +1,186 @@
+"""The operators of one training step of any network, counted on the meta device: real forward, real backward.
+
+Nothing is assumed of the backward pass: autograd runs it, and what it runs is recorded.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+from torch.utils._pytree import tree_leaves
+
+from search_spaces.fused_attention import fused_attention
+from search_spaces.meta_results import look, make
+from search_spaces.module_paths import ModulePaths
+from search_spaces.operator_graph import Operator, OperatorGraph, Phase, Role, Storage
+from search_spaces.signature import Signature
+from search_spaces.statics import count_parameters
+from search_spaces.trace_recorder import Recorder
+
+Loss = Callable[[Any], Tensor]
+"""From a network's outputs to a scalar; what it compares them with it makes on the outputs' device."""
+
+
+class TraceError(Exception):
+    """A network could not be followed without data, for the reason in ``original``; run for real, it may be sound."""
+
+    def __init__(self, original: BaseException) -> None:
+        super().__init__(f"tracing on the meta device failed ({type(original).__name__}: {original})")
+        self.original = original
+
+
+def class_loss(outputs: Any) -> Tensor:
+    """Cross-entropy over the last dim, the mean over others; of all floating tensors in ``outputs``, the sum."""
+    floating = [output for output in tree_leaves(outputs) if isinstance(output, Tensor) and output.is_floating_point()]
+    if not floating:
+        raise TypeError(
+            f"the network returns {type(outputs).__name__} without a floating tensor: it needs a loss of its own"
+        )
+    losses = [_cross_entropy(output) for output in floating]
+    return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+
+
+def trace(
+    network: nn.Module, inputs: Signature | Sequence[Tensor], batch: int, loss: Loss = class_loss
+) -> OperatorGraph:
+    """Operators of forward, ``loss`` and backward in training mode, without the optimizer.
+
+    ``inputs`` are the network's arguments for ``batch`` samples, or the signature that says how its one input looks.
+    The network is left as it was; one whose parameters lie on a device is followed with others on the meta device.
+    Attention is fused where a CPU would fuse it.
+
+    Raises `TraceError` where anything in it fails, say because it asks for a value, which no tensor has here.
+    """
+    paths = ModulePaths(network)
+    recorder = Recorder(paths)
+    try:
+        with torch.enable_grad(), _training(network):
+            forward_calls = _step(_OnMeta(network), _arguments(inputs, batch), loss, recorder, paths)
+    except (Exception, SystemExit) as error:
+        raise TraceError(error) from error
+    return OperatorGraph(
+        _operators(recorder, forward_calls),
+        batch,
+        count_parameters(network),
+        _storages(recorder, forward_calls),
+        tuple(sorted(recorder.unknown)),
+    )
+
+
+class _OnMeta:
+    """A network with its parameters and buffers on the meta device, where they lay or beside those of a device."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        weights, buffers = dict(network.named_parameters()), dict(network.named_buffers())
+        self._own = all(tensor.is_meta for tensor in (*weights.values(), *buffers.values()))
+        if not self._own:
+            weights = {name: nn.Parameter(make(look(given)), given.requires_grad) for name, given in weights.items()}
+            buffers = {name: make(look(buffer)) for name, buffer in buffers.items()}
+        self._tensors: dict[str, Tensor] = {**weights, **buffers}
+        self.weights, self.buffers = list(weights.values()), list(buffers.values())
+
+    def __call__(self, *arguments: Tensor) -> Any:
+        """The outputs."""
+        return self.network(*arguments) if self._own else functional_call(self.network, self._tensors, arguments)
+
+
+def _step(network: _OnMeta, arguments: Sequence[Tensor], loss: Loss, recorder: Recorder, paths: ModulePaths) -> int:
+    """Record a step; return the number of calls of its forward pass."""
+    for role, tensors in (
+        (Role.PARAMETER, network.weights),
+        (Role.BUFFER, network.buffers),
+        (Role.INPUT, arguments),
+    ):
+        for tensor in tensors:
+            recorder.lives.begin(tensor, role)
+    with _no_gradients(network.weights), fused_attention(), recorder, paths.followed():
+        with recorder.saving():
+            value = _loss(network(*arguments), loss, paths)
+        forward_calls = len(recorder.calls)
+        if value.requires_grad:
+            recorder.phase = Phase.BACKWARD
+            value.backward()  # type: ignore[no-untyped-call]
+        for weight in network.weights:
+            if weight.grad is not None:
+                recorder.lives.begin(weight.grad).role = Role.GRADIENT
+    return forward_calls
+
+
+def _loss(outputs: Any, loss: Loss, paths: ModulePaths) -> Tensor:
+    with paths.inside("loss"):
+        return loss(outputs)
+
+
+def _cross_entropy(output: Tensor) -> Tensor:
+    logits = output.float().reshape(-1, output.shape[-1] if output.ndim else 1)
+    return cross_entropy(logits, torch.empty(len(logits), dtype=torch.int64, device=logits.device))
+
+
+def _arguments(inputs: Signature | Sequence[Tensor], batch: int) -> list[Tensor]:
+    if isinstance(inputs, Signature):
+        return [torch.empty(batch, *inputs.input.shape, dtype=getattr(torch, inputs.input.dtype), device="meta")]
+    return [given if given.is_meta else make(look(given)).requires_grad_(given.requires_grad) for given in inputs]
+
+
+@contextmanager
+def _training(network: nn.Module) -> Iterator[None]:
+    """In training mode; each module goes back to the mode that it had."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.train()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def _no_gradients(weights: Iterable[Tensor]) -> Iterator[None]:
+    """Without gradients at first; then with those that there were."""
+    before = [(weight, weight.grad) for weight in weights]
+    for weight, _ in before:
+        weight.grad = None
+    try:
+        yield
+    finally:
+        for weight, gradient in before:
+            weight.grad = gradient
+
+
+def _operators(recorder: Recorder, forward_calls: int) -> tuple[Operator, ...]:
+    saved = [0] * len(recorder.calls)
+    for place, life in recorder.kept:
+        if life.died is None or life.died > forward_calls:
+            saved[min(place, forward_calls - 1)] += life.bytes
+    return tuple(
+        Operator(
+            call.name,
+            call.cost.kind,
+            call.phase,
+            call.cost.flops,
+            call.cost.work,
+            call.cost.depth,
+            call.cost.read_bytes,
+            call.cost.written_bytes,
+            call.parameters,
+            kept,
+            call.inputs,
+        )
+        for call, kept in zip(recorder.calls, saved, strict=True)
+    )
+
+
+def _storages(recorder: Recorder, forward_calls: int) -> tuple[Storage, ...]:
+    end = len(recorder.calls)
+    storages = []
+    for life in recorder.lives.all:
+        died = end if life.died is None else life.died
+        made = Role.ACTIVATION if life.born < forward_calls < died else Role.TEMPORARY
+        if life.bytes and life.born < died:
+            storages.append(Storage(life.role or made, life.bytes, life.born, died))
+    return tuple(storages)
