@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nas.retrain import RetrainResult
     from nas.study import Study
     from nas.trial import Trial
+    from nas.unmet import Unmet
 
 FORM = 1
 """Version of the forms: keys may be added to a version, none changes its meaning."""
@@ -51,6 +52,7 @@ def chosen_answer(study: "Study", trial: "Trial | None") -> Answer | None:
 def study_answer(study: "Study") -> Answer:
     """A study in numbers, its best trial and its front: the content of summary.json."""
     from nas.refusals import refusals
+    from nas.unmet import unmet
 
     return {
         "form": FORM,
@@ -64,6 +66,7 @@ def study_answer(study: "Study") -> Answer:
         "trials": study.counts(),
         "rejected": study.rejected,
         "refused": [refusal_answer(refusal) for refusal in refusals(study)],
+        "unmet": [unmet_answer(one) for one in unmet(study)],
         "duplicates": study.duplicates,
         "best": chosen_answer(study, study.best()),
         "front": [chosen_answer(study, trial) for trial in study.front()],
@@ -74,6 +77,12 @@ def refusal_answer(refusal: "Refusal") -> Answer:
     """Who refused how many candidates before a device was used."""
     nearest = None if refusal.nearest is None else numbers_to_json({"nearest": refusal.nearest})["nearest"]
     return {"by": refusal.by, "count": refusal.count, "nearest": nearest, "reason": refusal.reason or None}
+
+
+def unmet_answer(one: "Unmet") -> Answer:
+    """A constraint where no measured trial met all: by how many it was met, and the value nearest to its limit."""
+    nearest = None if one.nearest is None else numbers_to_json({"nearest": one.nearest})["nearest"]
+    return {"by": one.by, "met": one.met, "of": one.of, "nearest": nearest, "trial": one.trial}
 
 
 def status_answer(study: "Study", owner: Mapping[str, Any] | None) -> Answer:

@@ -35,6 +35,19 @@ class Budget:
             return f"target {study.objectives.objectives[0].name} = {self.target:g} reached"
         return None
 
+    def larger(self, study: Study) -> list[str]:
+        """Settings under which a study that this budget ended would go on: each limit that is reached, doubled."""
+        found = []
+        if self.trials is not None and study.accepted >= self.trials:
+            found.append(f"search.trials={2 * self.trials}")
+        if self.hours is not None and study.seconds >= self.hours * 3600:
+            found.append(f"search.hours={2 * self.hours:g}")
+        if self.device_hours is not None and study.allocated_seconds() >= self.device_hours * 3600:
+            found.append(f"search.device_hours={2 * self.device_hours:g}")
+        if self.target is not None and study.leading_cost <= self._target_cost(study.objectives):
+            found.append("search.target=BETTER")
+        return found
+
     def _target_cost(self, objectives: Objectives) -> float:
         assert self.target is not None
         name = objectives.objectives[0].name

@@ -3,6 +3,7 @@
 from nas.errors import StudyError
 from nas.study import Study
 from nas.trial import Trial
+from nas.unmet import explained
 
 
 def choose(study: Study, number: int | None = None) -> Trial:
@@ -13,8 +14,9 @@ def choose(study: Study, number: int | None = None) -> Trial:
         return study[number]
     best = study.best()
     if best is None:
+        why = " ".join(explained(study)) or "No trial has been measured whole yet."
         raise StudyError(
-            f"{study.folder}: no trial has met all constraints yet, there is no best one; "
-            f"name one by its number, or go on with: nas resume {study.folder}"
+            f"{study.folder}: there is no best trial. {why}\n"
+            f"Name a trial by its number, or go on with: nas resume {study.folder}"
         )
     return best

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nas.shadowing import check as check_packages
+from nas.signals import end_at_closed_pipe
 
 if TYPE_CHECKING:
     from nas.controller import Ending, Watch
@@ -44,6 +45,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a locale without our characters must not end a search
+    end_at_closed_pipe()
     with _errors():
         check_packages()
         app()
@@ -223,12 +225,10 @@ def retrain(
 ) -> None:
     """Train a trial's network anew on all data but the test split, and measure it there."""
     from nas.answers import retrain_answer
-    from nas.display import counted
     from nas.retrain import retrain as train
     from nas.tables import retrained
 
     console = _console()
-    console.print(f"training anew with {counted(seeds, 'seed')}, to be measured on the test split")
     result = train(folder, trial, seeds, plan, lambda line: console.print(line, soft_wrap=True))
     _answer(json, {"folder": str(folder), **retrain_answer(result)})
     retrained(console, result)
@@ -343,9 +343,6 @@ def _errors() -> Iterator[None]:
         yield
     except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(130) from None
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went; say no more
-        raise SystemExit(0) from None
     except Exception as error:
         if os.environ.get("NAS_TRACEBACK") == "1":
             raise

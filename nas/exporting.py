@@ -12,6 +12,7 @@ from nas.errors import NasError, StorageError, StudyError
 from nas.parts import make_recipe
 from nas.retrain import retrained_folder
 from nas.study import load
+from nas.trained import check_trained
 from trainers import Checkpoint, Recipe, Runner
 from trainers.materials import Materials
 
@@ -44,10 +45,11 @@ class Exported:
 def export_trial(folder: Path, trial: int | None = None, out: Path | None = None) -> Exported:
     """Export ``trial`` (None: the best) into ``out``, by default ``export/`` in the study's folder.
 
-    The files are loaded back and compared before they appear. Raises StudyError where no weights are left or they are
-    not a network's, StorageError where the files cannot be written.
+    The files are loaded back and compared before they appear. Raises StudyError where the search trained no network, no
+    weights are left or they are not a network's, StorageError where the files cannot be written.
     """
     study = load(folder)
+    check_trained(study)
     chosen = choose(study, trial)
     recipe = make_recipe(SearchConfig.from_plain(study.config), folder)
     own = Runner(recipe).checkpoints(chosen.number).newest(recipe.maximum)

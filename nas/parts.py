@@ -9,6 +9,7 @@ from threading import Thread
 from typing import Any
 
 from cluster import ClusterSpec, Executor, Node, Scheduler
+from cluster.inline import NODE as INLINE_NODE
 from cluster.inline import InlineExecutor
 from cluster.simulated import SimulatedExecutor
 from nas.budget import Budget
@@ -50,6 +51,23 @@ def make_recipe(config: SearchConfig, folder: Path) -> Recipe:
     )
 
 
+def known_cluster(config: SearchConfig) -> ClusterSpec | None:
+    """The machines where they are known before an executor starts; None where Ray says what there is."""
+    cluster = config.cluster
+    if cluster.executor == "inline":
+        return ClusterSpec((Node(INLINE_NODE, 1),))
+    if cluster.executor == "simulated":
+        return ClusterSpec((Node("simulated", cluster.max_devices or _SIMULATED_DEVICES),))
+    return None
+
+
+def check_capacity(config: SearchConfig, plan: Plan) -> None:
+    """Raise CapacityError where it is known by now that ``plan`` can never run; nothing is started or written."""
+    machines = known_cluster(config)
+    if machines is not None:
+        check_fits(Scheduler(machines, max_devices=config.cluster.max_devices), plan)
+
+
 def make_executor(config: SearchConfig, recipe: Recipe, origin: float, interrupted: Callable[[], int]) -> Executor:
     """Start the executor; its clock goes on from ``origin``."""
     cluster = config.cluster
@@ -57,8 +75,9 @@ def make_executor(config: SearchConfig, recipe: Recipe, origin: float, interrupt
     if cluster.executor == "inline":
         executor = InlineExecutor(recipe, origin, lambda: bool(interrupted()))
     elif cluster.executor == "simulated":
-        devices = cluster.max_devices or _SIMULATED_DEVICES
-        executor = SimulatedExecutor(recipe, ClusterSpec((Node("simulated", devices),)), origin)
+        machines = known_cluster(config)
+        assert machines is not None
+        executor = SimulatedExecutor(recipe, machines, origin)
     else:
         from cluster.ray_backend import RayExecutor
 

@@ -1,6 +1,7 @@
 """``task = "table:PATH"``: a search of recorded results, with all that follows from the table filled in."""
 
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from nas.config import SearchConfig
 from nas.errors import ConfigError
 from nas.fidelity import RULES, FidelityRule
 from nas.objective import Objective, Objectives
+from nas.study import Study
 from search_spaces.recorded import read_spec
 from trainers import Fidelity
 
@@ -63,6 +65,24 @@ def check_recorded(config: SearchConfig) -> None:
         faults = list(_faults(config, path))
         if faults:
             raise ConfigError("\n".join(f"{fault} (table {path})" for fault in faults))
+
+
+def table_digest(config: SearchConfig) -> str | None:
+    """Digest of the table that the search reads, 32 hex digits; None where it reads none."""
+    if config.search.task != _TASK:
+        return None
+    with Path(str(config.task["path"])).open("rb") as file:
+        return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
+
+
+def check_same_table(config: SearchConfig, study: Study, key: str = "search.task") -> None:
+    """Raise ConfigError where the table is not the one any more that ``study`` read."""
+    before, now = study.header.get("table"), table_digest(config)
+    if before is not None and now != before:
+        raise ConfigError(
+            f"{key}: the table {config.task['path']} changed since {study.folder} was begun: its digest was "
+            f"{before}, is {now}. What is recorded is no measure of it; restore that file, or start a new study"
+        )
 
 
 def _faults(config: SearchConfig, path: str) -> Iterator[str]:

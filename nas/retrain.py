@@ -31,12 +31,13 @@ from nas.answers import write_whole
 from nas.choosing import choose
 from nas.config import SearchConfig
 from nas.config_check import check
-from nas.display import number
+from nas.display import counted, number
 from nas.errors import AllFailedError, ConfigError, Interrupted, StorageError
 from nas.outcomes import next_attempt
-from nas.parts import CLOSE_SECONDS, check_fits, make_executor, make_recipe
+from nas.parts import CLOSE_SECONDS, check_capacity, check_fits, make_executor, make_recipe
 from nas.signals import AtOnce, Interrupts
 from nas.study import load
+from nas.trained import check_trained
 from trainers import Failure, FailureKind, Measurement, Plan
 
 _POLL_SECONDS = 0.2
@@ -70,10 +71,12 @@ def retrain(
     """Train ``trial`` (None: the best) anew to the study's maximum fidelity, once with each of ``seeds`` seeds.
 
     A seed that an earlier call of the same plan has finished is not trained again. ``plan`` is like ``"data=2"``, None
-    the study's. ``watch`` takes lines of progress. Raises ConfigError for a plan or trial that cannot be, CapacityError
-    where the plan does not fit, StorageError, and AllFailedError where a seed's training fails for good.
+    the study's. ``watch`` takes lines of progress. Raises StudyError where the search trained no network, ConfigError
+    for a plan or trial that cannot be, CapacityError where the plan does not fit, StorageError, and AllFailedError
+    where a seed's training fails for good.
     """
     study = load(folder)
+    check_trained(study)
     chosen = choose(study, trial)
     config = SearchConfig.from_plain(study.config)
     check(config)
@@ -81,7 +84,9 @@ def retrain(
         degrees = Plan.parse(plan) if plan else config.plan or Plan()
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    check_capacity(config, degrees)
     place = retrained_folder(folder, chosen.number)
+    watch(f"training trial {chosen.number} anew with {counted(seeds, 'seed')}, to be measured on the test split")
     _prepare(place, {"plan": str(degrees), "maximum": config.fidelity.max, "trainer": config.trainer})
     recipe = replace(make_recipe(config, place), test=True, bounds=(), replicates=1)
     legs = [

@@ -17,7 +17,8 @@ from nas.config_check import check
 from nas.controller import Ending, Watch
 from nas.errors import StorageError, StudyError
 from nas.event_log import EventLog, Record
-from nas.parts import CLOSE_SECONDS, Parts
+from nas.parts import CLOSE_SECONDS, Parts, check_capacity
+from nas.recorded import check_same_table, table_digest
 from nas.search_state import SearchState
 from nas.signals import AtOnce, Interrupts
 from nas.study import SCHEMA, Study, fold, replay
@@ -43,6 +44,7 @@ def run(config: SearchConfig, folder: Path, watch: Watch = silent) -> Ending:
     if (folder / "trials").exists():
         raise StudyError(f"{folder} holds the trials of a study whose log is gone; choose another folder")
     parts = Parts(config, folder)
+    check_capacity(config, parts.plan)
     state = parts.state()
     return _session(parts, state, watch, opening=[_header(parts), *_inheritance(parts)], anew=True)
 
@@ -66,6 +68,8 @@ def resume(
     check(config)
     parts = Parts(config, folder)
     parts.check_schema(study.header["space"])
+    check_same_table(config, study)
+    check_capacity(config, parts.plan)
     return _session(parts, parts.state(), watch, opening=[] if study.inherited_from else _inheritance(parts))
 
 
@@ -140,6 +144,7 @@ def _close_early(state: SearchState, log: EventLog, number: int) -> None:
 def _header(parts: Parts) -> Record:
     """The first record of a study."""
     config = parts.config
+    digest = table_digest(config)
     return {
         "event": "study",
         "schema": SCHEMA,
@@ -149,6 +154,7 @@ def _header(parts: Parts) -> Record:
         "space": parts.candidates.schema(),
         "objectives": {name: direction.value for name, direction in config.objectives.items()},
         "constraints": dict(config.constraints),
+        **({"table": digest} if digest else {}),
         **_versions(),
     }
 

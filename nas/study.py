@@ -35,6 +35,7 @@ class Study:
         self.exit_code: int | None = None
         self.seconds = 0.0
         self.sessions = 0
+        self.launches_of_session = 0
         self.launched = 0
         self.rejected = 0
         self.duplicates = 0
@@ -130,16 +131,20 @@ class Study:
         """Proposals that were neither rejected nor duplicates: each is launched once, or waits for it."""
         return len(self._trials) - self.rejected - self.duplicates
 
-    def feasible(self) -> list[Trial]:
-        """Trials that met all constraints at the highest fidelity any trial reached."""
+    def compared(self) -> list[Trial]:
+        """Trials that were measured whole at the highest fidelity any trial reached."""
         highest = self.highest()
         return [
             trial
             for trial in self._trials
             if highest and trial.fidelity == highest
             if trial.outcome is None or not (trial.outcome.failed or trial.outcome.infeasible)
-            if not self.objectives.missing(trial.metrics) and not self.objectives.violations(trial.metrics)
+            if not self.objectives.missing(trial.metrics)
         ]
+
+    def feasible(self) -> list[Trial]:
+        """Those of `compared` that met all constraints."""
+        return [trial for trial in self.compared() if not self.objectives.violations(trial.metrics)]
 
     def best(self) -> Trial | None:
         """The best first objective at the highest fidelity, ties by the next objectives, then by number."""
@@ -193,6 +198,7 @@ class Study:
     def _on_opened(self, record: Record) -> None:
         """A session begins: what ran when the last one died holds no devices, what was stopped at its end may go on."""
         self.sessions += 1
+        self.launches_of_session = 0
         self.config = record["config"]
         self.closed = self.exit_code = None
         self._break_off(record["at"])
@@ -263,6 +269,7 @@ class Study:
             self.launched += 1
             trial.first_launched_at = record["at"]
         trial.launches += 1
+        self.launches_of_session += 1
         if "since" not in record:
             self._legs_launched += 1
             trial.leg_since, trial.launch_order = record["at"], self._legs_launched

@@ -8,10 +8,13 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from nas.budget import Budget
 from nas.display import budgets_of, counted, duration, measured, number, reach, time_left
 from nas.refusals import refusals
 from nas.study import Study
+from nas.trained import untrained
 from nas.trial import Outcome, Trial
+from nas.unmet import explained
 from search_spaces import Candidate, Value, Values
 
 if TYPE_CHECKING:
@@ -29,12 +32,25 @@ def ending(console: Console, study: Study, reason: str, exit_code: int, folder: 
     for line in refused(study):
         console.print(line, soft_wrap=True)
     console.print(Text(f"ended: {reason}"), style="default" if exit_code == 0 else "red", soft_wrap=True)
+    if study.sessions > 1 and not study.launches_of_session and exit_code == 0:
+        console.print(Text(idle(study)), style="yellow", soft_wrap=True)
     console.print()
     lines(console, [("study", str(folder)), ("report", str(folder / "report.html"))])
     if exit_code == 0 and study.best() is not None:
-        lines(console, [("next", f"nas retrain {folder} --seeds 3"), ("", f"nas export {folder}")])
+        trained = [("next", f"nas retrain {folder} --seeds 3"), ("", f"nas export {folder}")]
+        lines(console, [("next", f"nas best {folder}")] if untrained(study) else trained)
     else:
         lines(console, [("next", f"nas resume {folder}")])
+
+
+def idle(study: Study) -> str:
+    """Say that a session had nothing to do, and how the study can go on."""
+    limits = budgets_of(study)
+    trials = int(limits.pop("trials")) if "trials" in limits else None
+    settings = " ".join(f"--set {setting}" for setting in Budget(trials, **limits).larger(study))
+    if not settings:
+        return "Nothing was left to do: the study had ended so, and a larger budget would not change that."
+    return f"Nothing was left to do: the study had used up its budget. Go on by: nas resume {study.folder} {settings}"
 
 
 def lines(console: Console, pairs: Sequence[tuple[str, str]]) -> None:
@@ -62,7 +78,8 @@ def front(study: Study, limit: int = _ROWS) -> list[RenderableType]:
     """The Pareto front as a table, the best by the first objective on top."""
     trials = study.front()
     if not trials:
-        return [Text("No trial has been measured and met all constraints yet: there is no front.", style="yellow")]
+        why = explained(study) or ["No trial has been measured and met all constraints yet: there is no front."]
+        return [Text(line if not at else f"  {line}", style="yellow") for at, line in enumerate(why)]
     best = study.best()
     highest = reach(study, study.highest())
     several = len(study.objectives.objectives) > 1

@@ -7,6 +7,7 @@ from nas.config import SearchConfig
 from nas.errors import ConfigError, StudyError
 from nas.event_log import Record
 from nas.objective import Objectives
+from nas.recorded import check_same_table
 from nas.study import Study, load
 from nas.trial import Outcome, Trial
 from search_spaces import CandidateSpace
@@ -76,6 +77,7 @@ def _check(study: Study, config: SearchConfig, space: CandidateSpace, subject: s
             )
     if before["task"] != now["task"]:
         raise ConfigError(f"{subject} has other arguments under [task]: {before['task']}, this search {now['task']}")
+    check_same_table(config, study, "search.from")
     _check_measured(study, config.declared_objectives, subject)
 
 

@@ -15,6 +15,7 @@ from nas.report.content import config, content
 from nas.report.history import Point
 from nas.study import Study
 from nas.trial import Outcome, Trial
+from nas.unmet import explained
 from search_spaces import Values
 
 _HERE = Path(__file__).parent
@@ -123,7 +124,8 @@ def _plots(several: bool) -> str:
 def _front(study: Study) -> str:
     trials = study.front()
     if not trials:
-        return '<p class="note">No trial has met all constraints at the highest fidelity yet.</p>'
+        why = explained(study) or ["No trial has met all constraints at the highest fidelity yet."]
+        return "\n".join(f'<p class="note">{escape(line)}</p>' for line in why)
     names = [objective.name for objective in study.objectives.objectives]
     head = "".join(f'<th class="number">{escape(name)}</th>' for name in names)
     best = study.best()

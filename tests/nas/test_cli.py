@@ -1,6 +1,7 @@
 """The command line: answers in a documented form, errors in one paragraph, exit codes with a meaning."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -188,7 +189,8 @@ def test_a_search_leaves_record_summary_and_report(nas, tmp_path):
     folder, answer = tmp_path / "study", tmp_path / "answer.json"
     code, out, err = nas("search", *DRY, "--seed", "3", "--dir", folder, "--json", answer)
     assert (code, err) == (0, "")
-    assert f"nas retrain {folder} --seeds 3" in out
+    assert f"nas best {folder}" in out
+    assert "nas retrain" not in out  # nothing was trained
     assert "Pareto front at" in out
     assert {"events.jsonl", "summary.json", "report.html"} <= {path.name for path in folder.iterdir()}
     summary = orjson.loads((folder / "summary.json").read_bytes())
@@ -224,6 +226,50 @@ def test_the_exit_code_is_that_of_the_ending(nas, tmp_path, monkeypatch, exit_co
     assert code == exit_code
     assert "a reason" in out
     assert ("nas resume" in out) == (exit_code != 0)
+
+
+def test_a_session_without_anything_to_do_says_so(nas, tmp_path):
+    folder = tmp_path / "study"
+    assert "Nothing was left to do" not in nas("search", *DRY, "--dir", folder)[1]
+    code, out, _ = nas("resume", folder)
+    assert code == 0
+    assert f"had used up its budget. Go on by: nas resume {folder} --set search.trials=10" in " ".join(out.split())
+    assert "Nothing was left to do" not in nas("resume", folder, "--set", "search.trials=10")[1]
+    (tmp_path / "small.toml").write_text(
+        "[search]\nspace = 'mlp'\ntrainer = 'synthetic'\nstrategy = 'exhaustive'\ntrials = 500\n[space]\ndepth = 1\n"
+        "widths = [8]\n[fidelity]\nrule = 'none'\nmax = 3\n[objectives]\nval_accuracy = 'maximize'\n"
+        "[cluster]\nexecutor = 'simulated'\n"
+    )
+    folder = tmp_path / "small"
+    code, out, err = nas("search", tmp_path / "small.toml", "--dir", folder)
+    assert code == 0, err
+    assert "exhausted" in out
+    assert "a larger budget would not change that" in " ".join(nas("resume", folder)[1].split())
+
+
+def test_a_plan_that_never_fits_is_refused_before_anything_is_made(nas, tmp_path):
+    folder = tmp_path / "study"
+    code, _, err = nas("search", *DRY, "--set", "trial.plan=data=16", "--dir", folder)
+    assert code == 5
+    assert "takes 16 devices" in err
+    assert not folder.exists()
+    assert nas("search", *DRY, "--dir", folder)[0] == 0
+    before = (folder / "events.jsonl").read_bytes()
+    code, _, err = nas("resume", folder, "--set", "trial.plan=data=16", "--set", "search.trials=7")
+    assert code == 5
+    assert (folder / "events.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("command", [["status"], ["best"], ["status", "--json", "/dev/stdout"], ["--help"], ["search"]])
+def test_a_reader_that_goes_ends_a_command_quietly(study, command):
+    """As ``nas status study | true``: the pipe has no reader from the start."""
+    where = {"--help": [], "search": [*DRY, "--dir", "new"]}.get(command[0], ["study"])
+    reader, writer = os.pipe()
+    os.close(reader)
+    arguments = [sys.executable, "-m", "nas", command[0], *where, *command[1:]]
+    done = subprocess.run(arguments, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=Path.cwd(), check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
 # Errors ----------------------------------------------------------------------------------------------------------
@@ -291,7 +337,7 @@ def test_there_may_be_no_best(nas, tmp_path):
     recorded.write(tmp_path, recorded.small()[:2])
     code, _, err = nas("best", tmp_path)
     assert code == 2
-    assert "no trial has met all constraints" in err
+    assert "there is no best trial" in err
     assert nas("status", tmp_path)[0] == 0
 
 

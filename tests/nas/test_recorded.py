@@ -14,6 +14,7 @@ from nas.config_text import load_config
 from nas.errors import ConfigError
 from nas.objective import Direction
 from search_spaces.recorded import RecordedSpace
+from tests.nas.test_cli import nas as command  # noqa: F401 - a fixture
 from trainers.tasks.recorded import Recorded
 
 DATA = Path(os.environ.get("NAS_BENCHMARK_DATA", "../shared/data")) / "tables"
@@ -160,3 +161,56 @@ def test_a_table_may_be_set_on_top_of_a_configuration(table):
     config = load_config(None, [f"search.task=table:{table}"])
     assert config.task["path"] == str(table)
     assert config.objectives == {"score": Direction.MAXIMIZE}
+
+
+# After the search
+
+
+def rewrite(table, change):
+    with np.load(table) as good:
+        arrays = dict(good)
+    arrays["metric:score"] = arrays["metric:score"] + change
+    np.savez(table, **arrays)
+
+
+def test_a_table_that_changed_between_sessions_is_refused(table, tmp_path):
+    search(table, tmp_path / "s", search={"trials": 3})
+    before = nas.load(tmp_path / "s").header["table"]
+    log = (tmp_path / "s" / "events.jsonl").read_bytes()
+    rewrite(table, 1.0)
+    with pytest.raises(
+        ConfigError, match=rf"tiny\.npz changed .*was {before}, is [0-9a-f]{{32}}\. .*restore that file"
+    ):
+        nas.resume(tmp_path / "s", search={"trials": 6})
+    assert (tmp_path / "s" / "events.jsonl").read_bytes() == log
+    with pytest.raises(ConfigError, match=r"search\.from: the table .*changed"):
+        search(table, tmp_path / "t", search={"from": str(tmp_path / "s")})
+    assert not (tmp_path / "t").exists()
+    rewrite(table, -1.0)
+    with pytest.raises(ConfigError, match="changed"):  # 0.1 + 1 - 1 is not 0.1
+        nas.resume(tmp_path / "s", search={"trials": 6})
+
+
+def test_a_table_that_is_the_same_goes_on(table, tmp_path):
+    search(table, tmp_path / "s", search={"trials": 3})
+    os.utime(table, (0, 0))
+    assert nas.resume(tmp_path / "s", search={"trials": 6}).launched == 6
+    assert search(table, tmp_path / "t", search={"from": str(tmp_path / "s"), "trials": 2}).launched == 2
+
+
+def test_of_recorded_results_nothing_is_retrained_or_exported(table, tmp_path, command):  # noqa: F811
+    folder = tmp_path / "s"
+    (tmp_path / "search.toml").write_text(f"[search]\ntask = 'table:{table}'\nstrategy = 'exhaustive'\ntrials = 4\n")
+    code, out, err = command("search", tmp_path / "search.toml", "--dir", folder)
+    assert code == 0, out + err
+    assert "retrain" not in out
+    assert "export" not in out
+    assert f"nas best {folder}" in out
+    for name in ("retrain", "export"):
+        code, out, err = command(name, folder)
+        assert code == 2
+        assert out == ""
+        assert "this search read recorded results" in err
+        assert f"nas best {folder}" in err
+    assert not (folder / "retrain").exists()
+    assert not (folder / "export").exists()
