@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from math import log10
 
 from numpy.random import Generator
 
@@ -73,7 +74,7 @@ def _check_listable(space: CandidateSpace) -> None:
 
 
 def _count(size: int) -> str:
-    return f"{size:,}" if size < 10**15 else f"about 10^{len(str(size)) - 1}"
+    return f"{size:,}" if size < 10**15 else f"about 10^{int(log10(size))}"
 
 
 def _first_float(domains: Sequence[Domain | None]) -> tuple[str, str]:

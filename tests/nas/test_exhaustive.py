@@ -136,6 +136,12 @@ class Vast(SearchSpace):
     decisions = {f"d{at}": Integer(1, 10) for at in range(20)}
 
 
+class Vaster(SearchSpace):
+    """10^5000 architectures, a number that Python does not write."""
+
+    decisions = {f"d{at}": Integer(1, 10**10) for at in range(500)}
+
+
 class Large(SearchSpace):
     """1,000,001 architectures."""
 
@@ -151,6 +157,7 @@ class Large(SearchSpace):
             r"hyperparameters\.rate is a float from 0\.001 to 0\.1",
         ),
         (CandidateSpace(Vast()), r"at most 1,000,000, and this space has about 10\^20; declare fewer options"),
+        (CandidateSpace(Vaster()), r"has about 10\^5000; declare fewer options"),
         (CandidateSpace(Large()), r"has 1,000,001; "),
     ],
 )
