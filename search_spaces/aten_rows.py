@@ -1,6 +1,7 @@
 """Normalisation, softmax and losses among the operators of torch: work and depth of a call."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 
 from search_spaces import operators_rows as rows
@@ -90,11 +91,11 @@ def nll_loss_gradient(call: AtenCall) -> WorkDepth:
     return rows.nll_loss_gradient() if call.reduction == _MEAN else elementwise(call.target.numel())
 
 
-def squared_error(call: AtenCall) -> WorkDepth:
-    """``(x - target)^2``, and its mean."""
+def elementwise_loss(operations: int, call: AtenCall) -> WorkDepth:
+    """``operations`` for each element, and the mean."""
     n = call.self.numel()
-    squares = elementwise(n, 2)
-    return squares + mean(n) if call.reduction == _MEAN else squares
+    losses = elementwise(n, operations)
+    return losses + mean(n) if call.reduction == _MEAN else losses
 
 
 NORMALIZATIONS: Mapping[str, Callable[[AtenCall], WorkDepth]] = {
@@ -120,7 +121,10 @@ LOSSES: Mapping[str, Callable[[AtenCall], WorkDepth]] = {
     "nll_loss_backward": nll_loss_gradient,
     "nll_loss2d_forward": nll_loss,
     "nll_loss2d_backward": nll_loss_gradient,
-    "mse_loss": squared_error,
+    "mse_loss": partial(elementwise_loss, 2),
+    "smooth_l1_loss": partial(elementwise_loss, 4),
+    "huber_loss": partial(elementwise_loss, 4),
+    "binary_cross_entropy": partial(elementwise_loss, 6),
 }
 
 

@@ -21,15 +21,23 @@ def make(wanted: Look) -> Tensor:
     return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
 
 
-def known_looks(name: str, args: Sequence[Any]) -> tuple[Look, ...] | None:
+def known_looks(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Look, ...] | None:
     """Looks of an operator's results; None where they are not known here, and it must run.
 
     Only for dense float32 tensors: other dtypes may be computed, or summed, in another one.
     """
     rule = _RULES.get(name)
-    if rule is None or not all(map(_plain, (value for value in args if isinstance(value, Tensor)))):
+    if (
+        rule is None
+        or kwargs.keys() - _IRRELEVANT
+        or not all(map(_plain, (value for value in args if isinstance(value, Tensor))))
+    ):
         return None
     return rule(args)
+
+
+_IRRELEVANT = {"approximate"}
+"""Named arguments that do not change how results look."""
 
 
 def _plain(tensor: Tensor) -> bool:

@@ -27,8 +27,10 @@ def meta_network(space: SearchSpace, architecture: Architecture, signature: Sign
     """
     import torch
 
+    from search_spaces.meta_device import MetaDevice
+
     try:
-        with torch.device("meta"):
+        with MetaDevice():
             network = space.build(architecture, signature)
         if not isinstance(network, torch.nn.Module):
             raise TypeError(f"build() returned a {type(network).__name__}, not a torch.nn.Module")

@@ -98,16 +98,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if habit.decomposes:
             with self:
                 return func.decompose(*args, **(kwargs or {}))
-        key, tensors = _described(func, args, kwargs or {})
-        if kwargs or not all(tensor.is_meta for tensor in tensors):
-            args, kwargs = _on_meta(args, kwargs or {})
-            key, tensors = _described(func, args, kwargs)
+        kwargs = kwargs or {}
+        key, tensors, on_meta = _described(func, args, kwargs)
+        if not on_meta:
+            args, kwargs = _on_meta(args, kwargs)
+            key, tensors, _ = _described(func, args, kwargs)
         known = self._known.get(key)
         if known is None:
-            known, result = self._first(habit, func, args, kwargs or {}, tensors)
+            known, result = self._first(habit, func, args, kwargs, tensors)
             self._known[key] = known
         elif known.looks is None:
-            result = func(*args, **kwargs) if kwargs else func(*args)
+            result = func(*args, **kwargs)
         else:
             result = _made(known)
         self._record(habit, known, args, kwargs, tensors, result)
@@ -130,7 +131,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, habit: _Habit, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[Tensor]
     ) -> tuple[_Known, Any]:
         """Work out a call that was not seen before."""
-        looks: tuple[Look | None, ...] | None = None if kwargs or habit.written else known_looks(habit.name, args)
+        looks: tuple[Look | None, ...] | None = None if habit.written else known_looks(habit.name, args, kwargs)
         if looks is not None:
             result: Any = _made(_Known(None, looks, tuple if len(looks) > 1 else None))
         else:
@@ -141,7 +142,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         changed = _changed(habit, args, kwargs)
         if is_allocation(habit.name) or not results or (looks is None and not changed and _shared(results, tensors)):
             return _Known(None, looks, several), result
-        read = [tensor for tensor in tensors if not self._replaced(habit, tensor, changed)]
+        read = [tensor for tensor in tensors if not (habit.overwrites and _replaced(tensor, changed))]
         counted = cost(func, AtenCall(func, args, kwargs, results), read, changed or results)
         if not counted.known:
             self.unknown.add(habit.name)
@@ -152,7 +153,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         habit: _Habit,
         known: _Known,
         args: Sequence[Any],
-        kwargs: Mapping[str, Any] | None,
+        kwargs: Mapping[str, Any],
         tensors: list[Tensor],
         result: Any,
     ) -> None:
@@ -164,7 +165,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         inputs, parameters = set(), 0
         for tensor in tensors:
             life = self.lives.of(tensor)
-            if life is None or self._replaced(habit, tensor, changed):
+            if life is None or (habit.overwrites and _replaced(tensor, changed)):
                 continue
             if life.writer is not None:
                 inputs.add(life.writer)
@@ -185,12 +186,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._path = path
         return self._path
 
-    def _replaced(self, habit: _Habit, tensor: Tensor, changed: list[Tensor]) -> bool:
-        """Whether all of the tensor's storage is written without a look at what was there."""
-        if not habit.overwrites or not any(tensor is other for other in changed):
-            return False
-        return tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
-
     def _keep(self, tensor: Tensor) -> Tensor:
         """Autograd keeps arguments after it made a call's node and before the call runs, results after it ran."""
         life = self.lives.of(tensor)
@@ -207,11 +202,12 @@ def _decomposes(func: torch._ops.OpOverload) -> bool:
     return kernel(name, "CompositeImplicitAutograd") and not kernel(name, "Meta")
 
 
-def _described(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[Tensor]]:
-    """All that the results' looks and the cost depend on, hashable; and the tensors among the arguments."""
+def _described(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[Tensor], bool]:
+    """All that looks and cost of the results depend on, hashable; the tensors among it; whether all is on meta."""
     key: list[Any] = [func]
     tensors: list[Tensor] = []
-    for value in (*args, *kwargs.items()) if kwargs else args:
+    on_meta = True
+    for value in (*args, *kwargs, *kwargs.values()) if kwargs else args:
         if isinstance(value, Tensor):
             tensors.append(value)
             key += (value.shape, value.stride(), value.dtype)
@@ -224,8 +220,18 @@ def _described(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tup
                 else:
                     key += (type(item), item)
         else:
+            on_meta = on_meta and (type(value) is not torch.device or value.type == "meta")
             key += (type(value), value)
-    return tuple(key), tensors
+    for tensor in tensors:
+        on_meta = on_meta and tensor.is_meta
+    return tuple(key), tensors, on_meta
+
+
+def _replaced(tensor: Tensor, changed: list[Tensor]) -> bool:
+    """Whether all of its storage is written, by a call that does not look at what was there."""
+    if not any(tensor is other for other in changed):
+        return False
+    return tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
 
 
 def _on_meta(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
@@ -266,10 +272,10 @@ def _shared(results: list[Tensor], tensors: list[Tensor]) -> bool:
     return all(result.untyped_storage()._cdata in given for result in results)
 
 
-def _changed(habit: _Habit, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Tensor]:
+def _changed(habit: _Habit, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
     """The arguments that are written in place, where given."""
     given = [
-        (kwargs or {}).get(place) if isinstance(place, str) else args[place] if place < len(args) else None
+        kwargs.get(place) if isinstance(place, str) else args[place] if place < len(args) else None
         for place in habit.written
     ]
     return [value for value in given if isinstance(value, Tensor)]

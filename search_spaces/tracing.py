@@ -124,7 +124,7 @@ def _cross_entropy(output: Tensor) -> Tensor:
 def _arguments(inputs: Signature | Sequence[Tensor], batch: int) -> list[Tensor]:
     if isinstance(inputs, Signature):
         return [torch.empty(batch, *inputs.input.shape, dtype=getattr(torch, inputs.input.dtype), device="meta")]
-    return [given if given.is_meta else make(look(given)).requires_grad_(given.requires_grad) for given in inputs]
+    return [make(look(given)).requires_grad_(given.requires_grad) for given in inputs]
 
 
 @contextmanager
