@@ -1,10 +1,16 @@
-"""NSGA-II (Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II"), asynchronous."""
+"""NSGA-II (Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II"), asynchronous.
+
+In steady state (Durillo et al. 2009, "On the effect of the steady-state selection scheme in multi-objective genetic
+algorithms"), and with mates that are alike (Ishibuchi et al. 2008, "An empirical study on similarity-based mating for
+evolutionary multiobjective combinatorial optimization").
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
+import numpy as np
 from numpy.random import Generator
 
 from nas.objective import Objectives
@@ -15,20 +21,24 @@ from search_spaces import Candidate, CandidateSpace
 from trainers import Measurement
 
 _DRAWS = 50
+_TOURNAMENT = 3
+_MATES = 10
+"""Winners among which the nearest becomes the mate (beta of Ishibuchi et al.)."""
 
 
 class NSGA2:
-    """``population`` parents; as many children, once measured, contend with them for the next generation.
+    """A population of the ``population`` best; each trial, once measured, contends with it, and the worst leaves.
 
-    Parents win binary tournaments by the crowded comparison (section III.B); a child is a uniform crossover of two with
-    probability ``crossover``, else one of them, and then one decision of it changes. No worker waits for a generation
-    to end: children are made of the parents that there are, late ones contend in the generation that they meet, and a
-    proposal notes the generation that it was made for. Each candidate is tried once, so that copies of a good one do
-    not fill the population; it enters, or enters again, whenever a rung measures it.
+    No worker waits for a generation to end, and no measurement for its use. Parents win tournaments of three by the
+    crowded comparison (section III.B). With probability ``crossover`` a child is the uniform crossover of one with a
+    mate, of ten winners the one with the nearest objectives (each as a share of its range in the population): parents
+    far apart on the front rarely have children of use. Otherwise, or where a crossover is known already, one decision
+    changes. Each candidate is tried once, so that copies of a good one do not fill the population; it enters, or
+    enters again, whenever a rung measures it.
     """
 
     def __init__(
-        self, space: CandidateSpace, objectives: Objectives, population: int = 30, crossover: float = 0.9
+        self, space: CandidateSpace, objectives: Objectives, population: int = 20, crossover: float = 0.5
     ) -> None:
         if population < 2:
             raise ValueError(f"population = {population}: two parents need a population of at least 2")
@@ -37,46 +47,44 @@ class NSGA2:
         self._space = space
         self._size = space.size()
         self._objectives = objectives
-        self._population = population
+        self._most = population
         self._crossover = crossover
-        self._generation = 0
-        self._parents: dict[Candidate, Member] = {}
-        self._children: dict[Candidate, Member] = {}
+        self._population: dict[Candidate, Member] = {}
         self._tried: set[Candidate] = set()  # by this search
         self._ranking: Ranking | None = None
 
     # Asking -------------------------------------------------------------------------------------------------------
 
     def ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal | NoProposal:
-        """Sample until the first population is measured or under way, then mate the winners of two tournaments."""
+        """Sample until as many as a population are tried or under way, then breed."""
         if len(self._tried) >= self._size:
             return EXHAUSTED
-        under_way = {trial.proposal.candidate for trial in pending}
-        breeds = self._parents or (self._children and len(self._children) + len(pending) >= self._population)
-        for draw in (*[self._mate] * _DRAWS, *[self._sample] * _DRAWS) if breeds else [self._sample] * _DRAWS:
-            proposal = draw(rng)
-            if proposal.candidate not in self._tried and proposal.candidate not in under_way:
+        taken = self._tried.union(trial.proposal.candidate for trial in pending)
+        known = max(len(self._tried), len(self._population)) + len(pending)
+        if self._population and known >= self._most:
+            for _ in range(_DRAWS):
+                proposal = self._breed(taken, rng)
+                if proposal.candidate not in taken:
+                    return proposal
+        for _ in range(_DRAWS):
+            proposal = Proposal(self._space.sample(rng))
+            if proposal.candidate not in taken:
                 return proposal
         return WAIT if pending else proposal
 
-    def _sample(self, rng: Generator) -> Proposal:
-        return Proposal(self._space.sample(rng), notes={"generation": self._generation})
-
-    def _mate(self, rng: Generator) -> Proposal:
-        first, second = self._tournament(rng), self._tournament(rng)
-        if first is second or rng.random() >= self._crossover:
-            child, parents, operator = first.candidate, [first], "mutate"
-        else:
-            child = self._space.crossover(first.candidate, second.candidate, rng)
-            parents, operator = [first, second], "crossover"
-        numbers = tuple(parent.trial for parent in parents)
-        notes = {"generation": self._generation}
-        return Proposal(self._space.mutate(child, rng), parents=numbers, operator=operator, notes=notes)
-
-    def _tournament(self, rng: Generator) -> "Member":
-        ranking = self._ranking = self._ranking or Ranking([*(self._parents or self._children).values()])
-        count = len(ranking.members)
-        return ranking.members[min(rng.choice(count, min(2, count), replace=False).tolist(), key=ranking.standing)]
+    def _breed(self, taken: set[Candidate], rng: Generator) -> Proposal:
+        ranking = self._ranking = self._ranking or Ranking([*self._population.values()])
+        first, *others = rng.integers(len(ranking.members), size=(1 + _MATES, _TOURNAMENT)).min(axis=1).tolist()
+        parents, operator = [ranking.ordered[first]], "mutate"
+        child = parents[0].candidate
+        mates = [at for at in others if at != first]
+        if mates and rng.random() < self._crossover:
+            distances = ranking.distances[first]
+            parents.append(ranking.ordered[min(mates, key=lambda at: (distances[at], at))])
+            child, operator = self._space.crossover(child, parents[1].candidate, rng), "crossover"
+        if child in taken or operator == "mutate":
+            child = self._space.mutate(child, rng)
+        return Proposal(child, parents=tuple(parent.trial for parent in parents), operator=operator)
 
     # Being told ---------------------------------------------------------------------------------------------------
 
@@ -86,23 +94,18 @@ class NSGA2:
         if trial.number >= 0:
             self._tried.add(candidate)
         if ended is not None and (ended.failed or ended.infeasible):
-            if self._parents.pop(candidate, None) or self._children.pop(candidate, None):
+            if self._population.pop(candidate, None):
                 self._ranking = None
         elif trial.duplicate_of is None and ended is None and measurement is not None:
             if not self._objectives.missing(measurement.metrics):
                 self._contend(member(candidate, trial.number, measurement, self._objectives))
 
     def _contend(self, one: "Member") -> None:
+        self._population[one.candidate] = one
         self._ranking = None
-        if one.candidate in self._parents:
-            self._parents[one.candidate] = one
-            return
-        self._children[one.candidate] = one
-        if len(self._children) == self._population:
-            ranking = Ranking([*self._parents.values(), *self._children.values()])
-            self._parents = {chosen.candidate: chosen for chosen in ranking.best(self._population)}
-            self._children = {}
-            self._generation += 1
+        if len(self._population) > self._most:
+            best = Ranking([*self._population.values()]).best(self._most)
+            self._population = {chosen.candidate: chosen for chosen in best}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,24 @@ class Ranking:
     def best(self, count: int) -> list[Member]:
         """The best members, in their given order."""
         return [self.members[at] for at in sorted(self._order[:count])]
+
+    @cached_property
+    def ordered(self) -> list[Member]:
+        """All, the best first."""
+        return [self.members[at] for at in self._order]
+
+    @cached_property
+    def distances(self) -> list[list[float]]:
+        """Squared Euclidean distances between the costs of any two of ``ordered``, each cost as a share of its range.
+
+        A cost whose range is zero or infinite does not count.
+        """
+        costs = np.array([one.costs for one in self.ordered])
+        low, high = costs.min(axis=0), costs.max(axis=0)
+        counts = np.isfinite(low) & np.isfinite(high) & (high > low)
+        shares = (costs[:, counts] - low[counts]) / (high - low)[counts]
+        distances: list[list[float]] = ((shares[:, None] - shares) ** 2).sum(axis=-1).tolist()
+        return distances
 
     @cached_property
     def _order(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""NSGA-II: selection against the paper's definitions, asynchronous generations, crossover."""
+"""NSGA-II: selection against the paper's definitions, the steady state, mates, crossover."""
 
 from math import inf, nan
 
@@ -10,7 +10,7 @@ from nas.fidelity import AsynchronousHalving, FullFidelity
 from nas.objective import Direction, Objective, Objectives
 from nas.pareto import crowding_distances, dominates
 from nas.rehearsal import Rehearsal
-from nas.strategies.nsga2 import NSGA2, Ranking, member
+from nas.strategies.nsga2 import NSGA2, Member, Ranking, member
 from search_spaces import Bound, Candidate, CandidateSpace, Choice, SearchSpace
 from trainers import FailureKind, Measurement
 
@@ -101,7 +101,7 @@ def test_violation_is_the_excess_as_a_share_of_the_limit():
     assert member(SPACE.sample(np.random.default_rng(0)), 0, Measurement(1, metrics, 1.0), TWO).level == (0.75, -1)
 
 
-# Generations
+# The steady state
 
 
 def search_of(population, objectives=FREE, rule=None, space=SPACE, **arguments):
@@ -114,20 +114,28 @@ def measure(trial):
     return {"a": float(sum(values)), "b": float(sum((5 - value) ** 2 for value in values))}
 
 
-def generations(search):
-    return [trial.proposal.notes["generation"] for trial in search.study.trials() if trial.launches]
+def member_of(trial):
+    return member(trial.proposal.candidate, trial.number, trial.measurement, FREE)
 
 
-def test_one_worker_gets_generations_of_the_population():
+def test_the_first_population_is_sampled_and_all_others_are_bred():
     search, _ = search_of(6)
     for _ in range(20):
         trial = search.start()
         search.advance(trial, measure(trial))
-    assert generations(search) == [0] * 6 + [1] * 6 + [2] * 6 + [3] * 2
-    assert {trial.proposal.operator for trial in search.study.trials()[:6]} == {"sample"}
+    operators = [trial.proposal.operator for trial in search.study.trials()]
+    assert operators[:6] == ["sample"] * 6
+    assert set(operators[6:]) == {"crossover", "mutate"}
 
 
-def test_no_worker_waits_for_a_generation():
+def test_what_cannot_be_measured_counts_towards_the_first_population():
+    search, _ = search_of(6)
+    search.advance(search.start(), {"a": 1.0, "b": 1.0})
+    search.refuse(5)
+    assert search.start().proposal.parents == (0,)
+
+
+def test_no_worker_waits_for_a_population():
     search, _ = search_of(6)
     running = [search.start() for _ in range(9)]
     assert [trial.proposal.operator for trial in running] == ["sample"] * 9  # nothing is measured: nothing to mate
@@ -136,58 +144,71 @@ def test_no_worker_waits_for_a_generation():
     early = search.start()
     assert early.proposal.parents
     assert set(early.proposal.parents) <= {0, 1, 2}
-    for trial in running[3:6]:
-        search.advance(trial, measure(trial))
-    assert search.start().proposal.notes == {"generation": 1}
-    for trial in running[6:]:
-        search.advance(trial, measure(trial))  # late ones contend in the generation that they meet
-    assert search.start().proposal.notes == {"generation": 1}
 
 
-def test_parents_of_a_generation_are_the_best_of_parents_and_children():
+def test_each_measurement_changes_the_population_and_the_worst_leaves():
     search, strategy = search_of(6)
-    for _ in range(18):
+    population = []
+    for _ in range(40):
         trial = search.start()
         search.advance(trial, measure(trial))
-    told = [
-        member(trial.proposal.candidate, trial.number, trial.measurement, FREE)
-        for trial in search.study.trials()
-        if trial.rungs
+        population = Ranking([*population, member_of(trial)]).best(6)
+        asked = [strategy.ask([], np.random.default_rng([1, at])) for at in range(100)]
+        mated = {parent for proposal in asked for parent in proposal.parents}
+        ranking = Ranking(population)
+        ends = {one.trial for one in population if ranking.standing(population.index(one))[:2] == (0, -inf)}
+        if len(population) == 6:
+            assert ends <= mated <= {one.trial for one in population}
+
+
+def test_the_mate_is_the_nearest_of_ten_winners():
+    """Mates are nearer than partners of independent tournaments, in shares of the population's range."""
+    search, strategy = search_of(20, crossover=1.0)
+    for _ in range(60):
+        trial = search.start()
+        search.advance(trial, measure(trial))
+    ranking = Ranking([*strategy._population.values()])
+    place = {one.trial: at for at, one in enumerate(ranking.ordered)}
+    parents = [strategy.ask([], np.random.default_rng([1, at])).parents for at in range(300)]
+    mates = [ranking.distances[place[pair[0]]][place[pair[1]]] for pair in parents if len(pair) == 2]
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(20, size=(3000, 2, 3)).min(axis=2)
+    strangers = [ranking.distances[first][second] for first, second in drawn.tolist() if first != second]
+    assert np.mean(mates) < 0.5 * np.mean(strangers)
+
+
+def test_distances_are_in_shares_of_each_range():
+    rng = np.random.default_rng(0)
+    costs = [(0.0, 10.0, 1.0), (1.0, 30.0, 1.0), (4.0, 20.0, 1.0), (2.0, inf, 1.0)]
+    violating = [(inf,) if inf in one else (0.0,) for one in costs]
+    members = [
+        Member(SPACE.sample(rng), at, (bad, -1), one)
+        for at, (one, (bad,)) in enumerate(zip(costs, violating, strict=True))
     ]
-    parents = told[:6]
-    for first in (6, 12):
-        parents = Ranking([*parents, *told[first : first + 6]]).best(6)
-    asked = [strategy.ask([], np.random.default_rng([1, at])) for at in range(300)]
-    mated = {parent for proposal in asked for parent in proposal.parents}
-    best = {one.trial for one in parents if Ranking(parents).standing(parents.index(one))[:2] == (0, -inf)}
-    assert best <= mated <= {one.trial for one in parents}
+    whole, part = Ranking(members[:3]), Ranking(members)
+    first, third = (next(at for at, one in enumerate(whole.ordered) if one.trial == trial) for trial in (0, 2))
+    assert whole.distances[first][third] == pytest.approx(1.0 + 0.25)  # the third cost has no range
+    first, third = (next(at for at, one in enumerate(part.ordered) if one.trial == trial) for trial in (0, 2))
+    assert part.distances[first][third] == pytest.approx(1.0)  # the second's is infinite
 
 
-def test_a_child_is_a_crossover_of_two_parents_and_one_change():
-    search, _ = search_of(6, crossover=0.9)
+def test_a_child_is_a_crossover_of_two_or_one_change():
+    search, _ = search_of(6, crossover=0.7)
     for _ in range(300):
         trial = search.start()
         search.advance(trial, measure(trial))
-    bred = [trial.proposal for trial in search.study.trials() if trial.proposal.parents]
+    trials = search.study.trials()
+    bred = [trial.proposal for trial in trials if trial.proposal.parents]
     crossed = [proposal for proposal in bred if proposal.operator == "crossover"]
-    assert 0.6 < len(crossed) / len(bred) <= 0.95
+    assert 0.6 < len(crossed) / len(bred) < 0.85  # those that were known already are drawn again
+    pure = 0
     for proposal in bred:
-        parents = [search.study[number].proposal.candidate.architecture for number in proposal.parents]
+        parents = [trials[number].proposal.candidate.architecture for number in proposal.parents]
         child = proposal.candidate.architecture
-        assert sum(all(child[name] != parent[name] for parent in parents) for name in child) <= 1
-    mixed = [
-        proposal
-        for proposal in crossed
-        if all(
-            sum(
-                search.study[number].proposal.candidate.architecture[name] != value
-                for name, value in proposal.candidate.architecture.items()
-            )
-            > 1
-            for number in proposal.parents
-        )
-    ]
-    assert len(mixed) > 50  # no mutation of either parent: crossover did it
+        fresh = sum(all(child[name] != parent[name] for parent in parents) for name in child)
+        assert fresh == 1 if len(parents) == 1 else fresh <= 1
+        pure += len(parents) == 2 and fresh == 0
+    assert pure > 50  # neither parent nor a mutation: crossover did it
 
 
 def test_without_crossover_a_child_is_a_mutation():
@@ -207,7 +228,7 @@ def test_a_higher_rung_brings_a_trial_back_above_all_others():
     promoted = search.start()
     assert (promoted.number, promoted.until) == (3, 2)
     search.advance(promoted, {"a": 9.0, "b": 9.0})  # worse by its numbers, but at fidelity 2
-    ranking = Ranking([*strategy._parents.values()])
+    ranking = Ranking([*strategy._population.values()])
     assert min(ranking.members, key=lambda one: ranking.standing(ranking.members.index(one))).trial == 3
 
 
@@ -220,7 +241,7 @@ def test_what_fails_is_never_a_parent(kind):
     for trial, a in zip(trials[1:], (1, 2, 3), strict=True):
         search.advance(trial, {"a": float(a), "b": float(-a)})
     asked = [strategy.ask([], np.random.default_rng([1, at])) for at in range(100)]
-    assert {parent for proposal in asked for parent in proposal.parents} == {1, 3}  # the ends of the front
+    assert {parent for proposal in asked for parent in proposal.parents} <= {1, 2, 3}
 
 
 def test_all_of_a_small_space_is_tried_once_and_then_it_ends():
