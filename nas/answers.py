@@ -86,13 +86,18 @@ def unmet_answer(one: "Unmet") -> Answer:
 
 
 def status_answer(study: "Study", owner: Mapping[str, Any] | None) -> Answer:
-    """`study_answer`, with who writes the study now and the trials that hold devices."""
+    """`study_answer`, with who writes the study now, the trials that hold devices, and why others wait for some."""
+    from nas.waiting import waiting
+
     return {
         **study_answer(study),
         "writer": {"host": owner["host"], "pid": owner["pid"]} if owner else None,
         "running": [
             {"trial": trial.number, "until": trial.until, "plan": trial.plan, "devices": trial.devices}
             for trial in study.running()
+        ],
+        "waiting": [
+            {"trial": one.trial, "until": one.until, "why": one.why} for one in waiting(study, owner is not None)
         ],
     }
 

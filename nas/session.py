@@ -105,7 +105,8 @@ def _session(parts: Parts, state: SearchState, watch: Watch, opening: Sequence[R
             if executor is None or interrupts():
                 return _interrupted(state, interrupts())
             controller = parts.controller(state, executor, log, interrupts, watch)
-            ending = controller.run({"config": parts.config.to_plain(), **_versions()})
+            machines = [[node.name, node.devices, node.kind] for node in executor.cluster]
+            ending = controller.run({"config": parts.config.to_plain(), "cluster": machines, **_versions()})
             if ending.exit_code != StorageError.exit_code:
                 write_summary(ending.study)
             return ending

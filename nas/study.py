@@ -25,7 +25,10 @@ _FIRST_ERRORS = 3
 
 
 class Study:
-    """All trials of one search. Times are seconds on the executor's clock, which goes on over resumes."""
+    """All trials of one search. Times are seconds on the executor's clock, which goes on over resumes.
+
+    ``devices`` are those that the last session began with, 0 where the record does not say.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,6 +39,7 @@ class Study:
         self.seconds = 0.0
         self.sessions = 0
         self.launches_of_session = 0
+        self.devices = 0
         self.launched = 0
         self.rejected = 0
         self.duplicates = 0
@@ -199,6 +203,7 @@ class Study:
         """A session begins: what ran when the last one died holds no devices, what was stopped at its end may go on."""
         self.sessions += 1
         self.launches_of_session = 0
+        self.devices = sum(count for _, count, _ in record.get("cluster", ()))
         self.config = record["config"]
         self.closed = self.exit_code = None
         self._break_off(record["at"])

@@ -15,6 +15,7 @@ from nas.study import Study
 from nas.trained import untrained
 from nas.trial import Outcome, Trial
 from nas.unmet import explained
+from nas.waiting import paused, waiting
 from search_spaces import Candidate, Value, Values
 
 if TYPE_CHECKING:
@@ -127,9 +128,22 @@ def status(console: Console, study: Study, writer: str | None) -> None:
             console.print(Text(f"  trial {trial.number} runs to {reach(study, trial.until)} under {trial.plan}"))
     else:
         console.print(Text(f"not ended, and nobody writes it; go on with: nas resume {study.folder}"), soft_wrap=True)
+    if study.closed is None:
+        _print_waiting(console, study, writer is not None)
     for line in [*refused(study), *failures(study)]:
         console.print(line, soft_wrap=True)
     console.print(*front(study), sep="\n")
+
+
+def _print_waiting(console: Console, study: Study, written: bool) -> None:
+    found = waiting(study, written)
+    for one in found[:_ROWS]:
+        line = f"  trial {one.trial} waits for its leg to {reach(study, one.until)}: {one.why}"
+        console.print(Text(line), soft_wrap=True)
+    if len(found) > _ROWS:
+        console.print(Text(f"  ... and {len(found) - _ROWS} more wait"), soft_wrap=True)
+    for text in paused(study):
+        console.print(Text(f"  {text}"), soft_wrap=True)
 
 
 def refused(study: Study) -> list[Text]:
