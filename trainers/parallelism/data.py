@@ -2,16 +2,33 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import torch
-from torch import distributed, nn
+from trainers.parallelism.plan import Plan
+from trainers.parallelism.rates import Machine
+from trainers.parallelism.share import Collective, Exchange, Share
 
-from trainers.parallelism.batch_norm import GlobalBatchNorm
-from trainers.parallelism.collectives import differing_ranks
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 
-def apply(network: nn.Module, device: str) -> nn.Module:
+def split(share: Share, plan: Plan, machine: Machine) -> Share:
+    """All-reduce what a device holds of the gradients once a step, after the last micro-batch."""
+    if plan.data == 1:
+        return share
+    nodes = machine.nodes(plan.data, plan.tensor * plan.shard)
+    gradients = share.parameters * (share.work.element_bytes / share.state_shards)
+    exchange = Exchange("data", Collective.ALL_REDUCE, plan.data, nodes, gradients)
+    return replace(share, exchanges=(*share.exchanges, exchange))
+
+
+def apply(network: "nn.Module", device: str) -> "nn.Module":
     """Wrap ``network`` so that gradients are averaged over ranks while the backward pass still runs."""
+    import torch
+    from torch import nn
+
     place = torch.device(device)
     return nn.parallel.DistributedDataParallel(
         network,
@@ -27,8 +44,10 @@ def gradient_weight(own: int, batch: int, ranks: int) -> float:
     return own * ranks / batch
 
 
-def check_same(network: nn.Module, text: str, device: str) -> None:
+def check_same(network: "nn.Module", text: str, device: str) -> None:
     """Raise RuntimeError where another rank has another network, or ``text`` (candidate, seed, settings)."""
+    from trainers.parallelism.collectives import differing_ranks
+
     shapes = [(name, tuple(value.shape), str(value.dtype)) for name, value in network.state_dict().items()]
     others = differing_ranks(f"{text} {shapes}", device)
     if others:
@@ -38,15 +57,20 @@ def check_same(network: nn.Module, text: str, device: str) -> None:
         )
 
 
-def share_buffers(network: nn.Module) -> None:
+def share_buffers(network: "nn.Module") -> None:
     """Give rank 0's buffers (running statistics) to all ranks."""
+    import torch
+    from torch import distributed
+
     for buffer in network.buffers():
         distributed.broadcast(buffer.view(torch.uint8) if buffer.dtype is torch.bool else buffer, 0)
 
 
 @contextmanager
-def idle(network: nn.Module) -> Iterator[None]:
+def idle(network: "nn.Module") -> Iterator[None]:
     """A forward pass of a rank that has no sample of the batch: it joins every collective and changes nothing."""
+    from trainers.parallelism.batch_norm import GlobalBatchNorm
+
     modules = [module for module in network.modules() if module.training]
     for module in modules:
         if isinstance(module, GlobalBatchNorm):
@@ -61,7 +85,9 @@ def idle(network: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def sum_over_ranks(values: torch.Tensor) -> torch.Tensor:
+def sum_over_ranks(values: "torch.Tensor") -> "torch.Tensor":
     """Sum ``values`` over ranks, in place."""
+    from torch import distributed
+
     distributed.all_reduce(values)
     return values

@@ -1,0 +1,168 @@
+"""The operators of a training step in columns, as the cost model reads them."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search_spaces.operator_graph import Operator, OperatorGraph, Phase, Role
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.intp]
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """One micro-batch of ``samples`` on one device; n operators in an order in which each follows its inputs.
+
+    A *unit* is what a pipeline may not cut: a forward operator with the operators of its backward pass. Units are
+    numbered in the order of their forward operators.
+    """
+
+    samples: float
+    kinds: tuple[str, ...]
+    kind: IntArray
+    """[n] places in ``kinds``."""
+    backward: BoolArray
+    unit: IntArray
+    flops: FloatArray
+    bytes: FloatArray
+    """[n] read and written."""
+    parameters: FloatArray
+    """[n] elements read; those of the network once, at the forward operator that reads them first."""
+    saved_bytes: FloatArray
+    """[n] kept from the forward to the backward pass."""
+    written_bytes: FloatArray
+    temporary_bytes: FloatArray
+    """[n] neither saved nor a parameter's, while the operator runs."""
+    divided: BoolArray
+    """[n] whether the tensor axis divides the operator."""
+    reduced_bytes: FloatArray
+    """[n] what the tensor axis all-reduces after the operator."""
+    alike: IntArray
+    """[n] operators of one number are equal, but for their place."""
+    sources: IntArray
+    """[edges] places of operators whose results another reads."""
+    targets: IntArray
+    """[edges] places of those that read them."""
+    element_bytes: float = 4.0
+    """Of a weight, and of its gradient when it is exchanged."""
+    tensor_ranks: int = 1
+    """Devices that the tensor axis has divided the operators over."""
+
+    @cached_property
+    def units(self) -> int:
+        """Number of units."""
+        return int(self.unit.max()) + 1
+
+    @cached_property
+    def crossing_bytes(self) -> FloatArray:
+        """[units + 1] bytes of forward results that pass a cut before each unit; 0 at both ends."""
+        forward = ~self.backward[self.targets]
+        sources, targets = self.sources[forward], self.targets[forward]
+        last = self.unit.copy()
+        np.maximum.at(last, sources, self.unit[targets])
+        opened = np.bincount(self.unit + 1, self.written_bytes, self.units + 2)
+        closed = np.bincount(last + 1, self.written_bytes, self.units + 2)
+        return np.cumsum(opened - closed)[:-1]
+
+    @cached_property
+    def unit_inputs(self) -> tuple[tuple[int, ...], ...]:
+        """[units] which other units' forward results each unit reads."""
+        forward = ~self.backward[self.targets]
+        read: list[set[int]] = [set() for _ in range(self.units)]
+        for source, target in zip(self.unit[self.sources[forward]], self.unit[self.targets[forward]], strict=True):
+            if source != target:
+                read[target].add(int(source))
+        return tuple(tuple(sorted(sources)) for sources in read)
+
+    def reordered(self, order: Sequence[int]) -> "Workload":
+        """The same work with its units numbered by their place in ``order`` [units]."""
+        place = np.empty(self.units, np.intp)
+        place[list(order)] = np.arange(self.units)
+        return replace(self, unit=place[self.unit])
+
+    def per_unit(self, values: FloatArray) -> FloatArray:
+        """Sum ``values`` [n] over each unit's operators [units]."""
+        return np.bincount(self.unit, values, self.units).astype(np.float64)
+
+
+def _own_name(operator: Operator) -> str:
+    return operator.name
+
+
+def columns(
+    graph: OperatorGraph,
+    divided: Collection[int] = (),
+    reduced_bytes: Mapping[int, float] | None = None,
+    unit: Callable[[Operator], str] = _own_name,
+    element_bytes: float = 4.0,
+) -> Workload:
+    """Columns of a ``graph`` for its batch.
+
+    ``divided`` and ``reduced_bytes`` say, by place, which operators the tensor axis divides and what it exchanges
+    after them. ``unit`` names the unit of an operator: neighbouring forward operators of one name, and the
+    backward operators of that name; a backward operator of another name belongs to the unit of the one before it.
+    """
+    operators = graph.operators
+    array = np.array
+    kinds = tuple(sorted({operator.kind.value for operator in operators}))
+    reduced = np.zeros(len(operators))
+    for place, size in (reduced_bytes or {}).items():
+        reduced[place] = size
+    split = np.isin(np.arange(len(operators)), list(divided))
+    backward = array([operator.phase is Phase.BACKWARD for operator in operators])
+    kind = array([kinds.index(operator.kind.value) for operator in operators], np.intp)
+    flops = array([float(operator.flops) for operator in operators])
+    moved = array([float(operator.read_bytes + operator.written_bytes) for operator in operators])
+    parameters = array([float(operator.parameters) for operator in operators])
+    return Workload(
+        samples=graph.batch,
+        kinds=kinds,
+        kind=kind,
+        backward=backward,
+        unit=_units(operators, unit),
+        flops=flops,
+        bytes=moved,
+        parameters=np.where(backward, 0.0, parameters),
+        saved_bytes=array([float(operator.saved_bytes) for operator in operators]),
+        written_bytes=array([float(operator.written_bytes) for operator in operators]),
+        temporary_bytes=_temporary_bytes(graph),
+        divided=split,
+        reduced_bytes=reduced,
+        alike=np.unique(np.stack([kind, flops, moved, reduced, split], 1), axis=0, return_inverse=True)[1].astype(
+            np.intp
+        ),
+        sources=array([source for operator in operators for source in operator.inputs], np.intp),
+        targets=array([place for place, operator in enumerate(operators) for _ in operator.inputs], np.intp),
+        element_bytes=element_bytes,
+    )
+
+
+def _temporary_bytes(graph: OperatorGraph) -> FloatArray:
+    """[n] of the temporaries that live while each operator runs, or all that it touches where lives are unknown."""
+    if not graph.storages:
+        return np.array([float(operator.read_bytes + operator.written_bytes) for operator in graph.operators])
+    change = np.zeros(len(graph.operators) + 1)
+    for storage in graph.storages:
+        if storage.role is Role.TEMPORARY:
+            change[storage.born] += storage.bytes
+            change[storage.died] -= storage.bytes
+    return np.cumsum(change)[:-1]
+
+
+def _units(operators: tuple[Operator, ...], name: Callable[[Operator], str]) -> IntArray:
+    latest: dict[str, int] = {}
+    units: list[int] = []
+    opened, before = -1, None
+    for operator in operators:
+        own = name(operator)
+        if operator.phase is Phase.FORWARD and own != before:
+            opened += 1
+            before, latest[own] = own, opened
+        units.append(latest.get(own, units[-1] if units else 0))
+    return np.array(units, np.intp)
