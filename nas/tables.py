@@ -128,8 +128,7 @@ def status(console: Console, study: Study, writer: str | None) -> None:
             console.print(Text(f"  trial {trial.number} runs to {reach(study, trial.until)} under {trial.plan}"))
     else:
         console.print(Text(f"not ended, and nobody writes it; go on with: nas resume {study.folder}"), soft_wrap=True)
-    if study.closed is None:
-        _print_waiting(console, study, writer is not None)
+    _print_waiting(console, study, writer is not None)
     for line in [*refused(study), *failures(study)]:
         console.print(line, soft_wrap=True)
     console.print(*front(study), sep="\n")

@@ -23,16 +23,16 @@ class Waiting:
 def waiting(study: Study, written: bool) -> list[Waiting]:
     """All trials that wait, in the order in which they asked; ``written`` says that a process goes on with the study.
 
-    What the record knows decides: limits of the configuration, the devices that running trials hold, the machines that
-    the session began with.
+    Without one, what ran when the last process ended waits too. What the record knows decides: limits of the
+    configuration, the devices that running trials hold, the machines that the session began with.
     """
-    trials = [trial for trial in study.active() if trial.state is State.WAITING]
+    trials = [trial for trial in study.active() if trial.state is State.WAITING or not written]
     return [Waiting(trial.number, trial.until, _why(study, trial, written)) for trial in trials]
 
 
 def paused(study: Study) -> list[str]:
     """One sentence for each fidelity at which trials pause."""
-    counts = Counter(trial.fidelity for trial in study.paused())
+    counts = Counter(trial.fidelity for trial in study.paused() if trial.outcome is None)
     return [
         f"{counted(count, 'trial')} paused at {reach(study, fidelity)}: those that prove the better ones go on"
         for fidelity, count in sorted(counts.items())
@@ -40,7 +40,7 @@ def paused(study: Study) -> list[str]:
 
 
 def _why(study: Study, trial: Trial, written: bool) -> str:
-    begun = "it was broken off" if trial.broken_off else "it has not begun"
+    begun = "it was broken off" if trial.broken_off or trial.state is State.RUNNING else "it has not begun"
     after = f"another attempt after {trial.failures[-1].kind.value.replace('_', ' ')}" if trial.failures else ""
     if not written:
         return f"{after or begun}, and nobody goes on with the search"

@@ -50,8 +50,12 @@ def test_a_waiting_trial_says_what_it_waits_for(tmp_path, events, known, why):
     assert (one.trial, one.until, one.why) == (1, 3, why)
 
 
-def test_without_a_writer_all_that_is_open_waits_for_one(tmp_path):
-    open_study = study(tmp_path, *TWO, {"event": "closed", "at": 1.0, "reason": "x", "exit_code": 130, "final": False})
+CLOSED = {"event": "closed", "at": 1.0, "reason": "x", "exit_code": 130, "final": False}
+
+
+@pytest.mark.parametrize("ending", [[CLOSED], []], ids=["interrupted", "killed"])
+def test_without_a_writer_all_that_is_open_waits_for_one(tmp_path, ending):
+    open_study = study(tmp_path, *TWO, *ending)
     told = {one.trial: one.why for one in waiting(open_study, written=False)}
     assert told == {
         0: "it was broken off, and nobody goes on with the search",
@@ -60,6 +64,7 @@ def test_without_a_writer_all_that_is_open_waits_for_one(tmp_path):
 
 
 def test_who_runs_paused_or_ended_waits_for_no_device(tmp_path):
+    assert paused(recorded.write(tmp_path / "closed", recorded.small())) == []
     whole = recorded.write(tmp_path, recorded.small(closed=False))
     assert waiting(whole, written=True) == []
     assert paused(whole) == ["1 trial paused at 3 epochs: those that prove the better ones go on"]
