@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search_spaces import CandidateSpace, Choice, Domain, Float, Integer, Repeat, SearchSpace
+from search_spaces import CandidateSpace, Cell, Choice, Domain, Float, Integer, Repeat, SearchSpace
 from search_spaces.diff import space_changes
 
 
@@ -77,6 +77,13 @@ def test_another_order_is_a_change():
 
 def test_values_of_other_types_are_other_options():
     assert told({"a": Choice(1, True)}, {"a": Choice(1, 1.0)}) == ["a: options was [1,1.0], is [1,true]"]
+
+
+def test_a_limit_on_edges_is_a_change_and_none_is_none():
+    limited = {"cell": Cell(4, ("a", "b"), inputs=(0, 3), edges=(0, 4))}
+    free = {"cell": Cell(4, ("a", "b"), inputs=(0, 3))}
+    assert told(limited, free) == ["cell: edges was none, is [0,4]"]
+    assert told(free, free) == []
 
 
 def test_hyperparameters_and_the_name_of_the_space_are_told():
