@@ -26,31 +26,30 @@ class Life(weakref.ref[UntypedStorage]):
 
 
 class StorageLives:
-    """All storages that were shown to it; ``now`` says which operator comes next."""
+    """All storages that were shown to it; ``now`` says which operator comes next.
+
+    ``alive`` are those that are there, by torch's address of the storage.
+    """
 
     def __init__(self, now: Callable[[], int]) -> None:
         self.all: list[Life] = []
         self._now = now
-        self._alive: dict[int, Life] = {}
+        self.alive: dict[int, Life] = {}
 
     def begin(self, tensor: Tensor, role: Role | None = None) -> Life:
         """Life of the tensor's storage, which begins where it is new."""
         storage = tensor.untyped_storage()
         key = storage._cdata
-        life = self._alive.get(key)
+        life = self.alive.get(key)
         if life is None:
             life = Life(storage, self._end)
             life.key, life.bytes, life.born, life.died = key, storage.nbytes(), self._now(), None
             life.role, life.writer, life.kept = role, None, False
-            self._alive[key] = life
+            self.alive[key] = life
             self.all.append(life)
         return life
-
-    def of(self, tensor: Tensor) -> Life | None:
-        """Life of the tensor's storage, where it was shown."""
-        return self._alive.get(tensor.untyped_storage()._cdata)
 
     def _end(self, life: "weakref.ref[UntypedStorage]") -> None:
         assert isinstance(life, Life)
         life.died = self._now()
-        del self._alive[life.key]
+        del self.alive[life.key]

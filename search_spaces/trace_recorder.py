@@ -27,12 +27,16 @@ _PERMANENT = (Role.PARAMETER, Role.BUFFER)
 
 @dataclass(frozen=True, slots=True)
 class _Habit:
-    """What an operator does, whatever it is called with. ``written`` are the arguments that it changes in place."""
+    """What an operator does, whatever it is called with.
+
+    ``written`` are the arguments that it changes in place; ``in_place``: the first alone, which it returns.
+    """
 
     name: str
     views: bool
     decomposes: bool
     written: tuple[int | str, ...]
+    in_place: bool
     overwrites: bool
 
 
@@ -107,10 +111,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if known is None:
             known, result = self._first(habit, func, args, kwargs, tensors)
             self._known[key] = known
-        elif known.looks is None:
-            result = func(*args, **kwargs)
-        else:
+        elif known.looks is not None:
             result = _made(known)
+        else:
+            result = args[0] if habit.in_place else func(*args, **kwargs)
         self._record(habit, known, args, kwargs, tensors, result)
         return result
 
@@ -122,8 +126,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 written.append(argument.name if argument.kwarg_only else place)
         aliases = any(value.alias_info is not None for value in schema.returns)
         views = torch.Tag.inplace_view in func.tags or (aliases and not written) or func.namespace == "prim"
+        in_place = written == [0] and len(schema.returns) == 1 and aliases
         name = schema.name.partition("::")[2]
-        habit = _Habit(name, views, _decomposes(func), tuple(written), overwrites(name))
+        habit = _Habit(name, views, _decomposes(func), tuple(written), in_place, overwrites(name))
         self._habits[func] = habit
         return habit
 
@@ -143,7 +148,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if is_allocation(habit.name) or not results or (looks is None and not changed and _shared(results, tensors)):
             return _Known(None, looks, several), result
         read = [tensor for tensor in tensors if not (habit.overwrites and _replaced(tensor, changed))]
-        counted = cost(func, AtenCall(func, args, kwargs, results), read, changed or results)
+        written = [*changed, *(tensor for tensor in results if not _shared([tensor], changed))]
+        counted = cost(func, AtenCall(func, args, kwargs, results), read, written)
         if not counted.known:
             self.unknown.add(habit.name)
         return _Known(counted, looks, several), result
@@ -163,8 +169,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         changed = _changed(habit, args, kwargs) if habit.written else []
         inputs, parameters = set(), 0
+        alive = self.lives.alive
         for tensor in tensors:
-            life = self.lives.of(tensor)
+            life = alive.get(tensor.untyped_storage()._cdata)
             if life is None or (habit.overwrites and _replaced(tensor, changed)):
                 continue
             if life.writer is not None:
@@ -172,7 +179,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if life.role is Role.PARAMETER:
                 parameters += min(tensor.numel(), life.bytes // tensor.element_size())
         place = len(self.calls)
-        for tensor in changed or _tensors(result):
+        for tensor in (*changed, *_tensors(result)):
             self.lives.begin(tensor).writer = place
         name = f"{path}.{habit.name}" if (path := self._where()) else habit.name
         self.calls.append(Call(name, known.cost, self.phase, parameters, tuple(sorted(inputs))))
@@ -188,7 +195,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _keep(self, tensor: Tensor) -> Tensor:
         """Autograd keeps arguments after it made a call's node and before the call runs, results after it ran."""
-        life = self.lives.of(tensor)
+        life = self.lives.alive.get(tensor.untyped_storage()._cdata)
         if life is not None and not life.kept and life.role not in _PERMANENT:
             life.kept = True
             self.kept.append((len(self.calls) - (sequence_number() == self._sequence), life))
