@@ -9,20 +9,25 @@ from trainers.parallelism.workload import FloatArray, IntArray, Workload
 ALL = slice(None)
 
 
-def device_seconds(work: Workload, machine: Machine, places: IntArray | slice = ALL) -> FloatArray:
-    """[places] seconds of operators on the device, with the all-reduce of the tensor axis that follows it.
+def saturating_seconds(rates: FloatArray, flops: FloatArray, size: FloatArray) -> FloatArray:
+    """[n] seconds of operators of ``flops`` and ``size`` bytes; ``rates`` [4, n or 1] are R, F_half, beta, lambda.
 
-    ``t = lambda + max(F / (R s(F)), B / beta)``, ``s(F) = F / (F + F_half)``, all of the operator's kind.
+    ``t = lambda + max(F / (R s(F)), B / beta)`` with ``s(F) = F / (F + F_half)``, and 0 in place of F / s(F) at F = 0.
     """
+    peak, half_flops, bandwidth, launch = rates
+    computing = np.where(flops > 0, flops + half_flops, 0.0) / peak
+    seconds: FloatArray = launch + np.maximum(computing, size / bandwidth)
+    return seconds
+
+
+def device_seconds(work: Workload, machine: Machine, places: IntArray | slice = ALL) -> FloatArray:
+    """[places] seconds of operators on the device, each with the all-reduce of the tensor axis that follows it."""
     rates = [machine.device.rate(kind) for kind in work.kinds]
     columns: FloatArray = np.array(
         [[rate.flops_per_second, rate.half_flops, rate.bytes_per_second, rate.launch_seconds] for rate in rates]
     )
-    peak, half_flops, bandwidth, launch = columns.T[:, work.kind[places]]
-    flops = work.flops[places]
-    computing = np.where(flops > 0, flops + half_flops, 0.0) / peak
-    seconds: FloatArray = launch + np.maximum(computing, work.bytes[places] / bandwidth)
-    return seconds + exchange_seconds(work, machine, places)
+    own = saturating_seconds(columns.T[:, work.kind[places]], work.flops[places], work.bytes[places])
+    return own + exchange_seconds(work, machine, places)
 
 
 def exchange_seconds(work: Workload, machine: Machine, places: IntArray | slice = ALL) -> FloatArray:

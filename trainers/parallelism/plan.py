@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 
 AXES = ("data", "shard", "tensor", "pipeline")
+DEGREES = (*AXES, "micro_batches")
 INSTALLED_AXES = ("data",)
 """Axes that a trial can be split along today; a plan that needs another can only be priced."""
 
@@ -24,7 +25,7 @@ class Plan:
     recompute: bool = False
 
     def __post_init__(self) -> None:
-        for name in (*AXES, "micro_batches"):
+        for name in DEGREES:
             degree = getattr(self, name)
             if not isinstance(degree, int) or degree < 1:
                 raise ValueError(f"plan: {name} = {degree!r}, a degree is an integer of at least 1")
@@ -37,25 +38,25 @@ class Plan:
     @classmethod
     @lru_cache(maxsize=256)
     def parse(cls, text: str) -> "Plan":
-        """Read ``"data=2"`` or ``"data=2,tensor=4"``; raise ValueError naming what is wrong, or not installed."""
-        degrees: dict[str, int] = {}
+        """Read ``"data=2"`` or ``"data=2,tensor=4"``; raise ValueError naming what is wrong, or cannot be applied."""
+        given: dict[str, int] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):
-            name, equals, degree = part.partition("=")
-            if not equals or name.strip() not in AXES or not degree.strip().isdecimal():
+            name, equals, degree = (piece.strip() for piece in part.partition("="))
+            if part != "recompute" and (not equals or name not in DEGREES or not degree.isdecimal()):
                 raise ValueError(f"plan = {text!r}: expected AXIS=DEGREE, with AXIS one of {', '.join(AXES)}")
-            degrees[name.strip()] = int(degree)
-        data, shard, tensor, pipeline = (degrees.get(name, 1) for name in AXES)
-        plan = cls(data, shard, tensor, pipeline)
+            given[name] = int(degree or 1)
+        data, shard, tensor, pipeline, micro_batches = (given.get(name, 1) for name in DEGREES)
+        plan = cls(data, shard, tensor, pipeline, micro_batches, "recompute" in given)
         plan.check_installed()
         return plan
 
     def check_installed(self) -> None:
-        """Raise ValueError where a trial cannot be split along an axis of this plan yet."""
-        for name in AXES:
-            if getattr(self, name) > 1 and name not in INSTALLED_AXES:
+        """Raise ValueError where a trial cannot be trained in this way yet."""
+        for name in (*DEGREES, "recompute"):
+            value = int(getattr(self, name))
+            if value > (name != "recompute") and name not in INSTALLED_AXES:
                 raise ValueError(
-                    f"plan: {name} = {getattr(self, name)}, but this axis cannot be applied yet; "
-                    f"installed: {', '.join(INSTALLED_AXES)}"
+                    f"plan: {name} = {value}, but this cannot be applied yet; installed: {', '.join(INSTALLED_AXES)}"
                 )
 
     def __str__(self) -> str:

@@ -52,4 +52,4 @@ def machine(
     rates = DeviceRates(
         "test", "float32", {"other": rate}, host_seconds, host_seconds, optimizer_bytes_per_second, **device
     )
-    return Machine(rates, (Link(2, 1, latency_seconds, seconds_per_byte),), devices_per_node=8, overlap=overlap)
+    return Machine(rates, (Link(2, 1, latency_seconds, seconds_per_byte),), devices_per_node=16, overlap=overlap)

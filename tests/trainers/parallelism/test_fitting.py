@@ -1,0 +1,123 @@
+"""Rates and corrections that are learnt from steps: true ones are found, unseen steps predicted, priors kept."""
+
+import numpy as np
+import pytest
+
+from search_spaces.operator_graph import Kind
+from tests.trainers.parallelism.priced_samples import machine, perceptron
+from trainers.parallelism.calibrated import Calibrated, calibrate
+from trainers.parallelism.correction import SPREAD, correct, features
+from trainers.parallelism.cost import price
+from trainers.parallelism.fitting import Measured, changed, factors, fit
+from trainers.parallelism.operator_costs import saturating_seconds
+from trainers.parallelism.operator_fit import fit_rate
+from trainers.parallelism.plan import Plan
+
+PRIOR = machine(
+    flops_per_second=1e13,
+    half_flops=1e8,
+    bytes_per_second=1e12,
+    launch_seconds=5e-6,
+    host_seconds=1e-5,
+    seconds_per_byte=1e-11,
+    optimizer_bytes_per_second=1e12,
+)
+
+
+def steps(rng, count):
+    for _ in range(count):
+        width, samples = 2 ** int(rng.integers(6, 12)), 2 ** int(rng.integers(3, 12))
+        work = perceptron(samples, (width,) * (1 + 2 * int(rng.integers(1, 5))))
+        plan = Plan(data=int(rng.integers(1, 3)), tensor=int(rng.integers(1, 3)), micro_batches=int(rng.integers(1, 5)))
+        yield work, plan
+
+
+def truth(work, plan, true):
+    return Measured(work, plan, price(work, plan, true).seconds)
+
+
+def test_thirty_steps_tell_a_machine_from_a_wrong_prior():
+    rng = np.random.default_rng(0)
+    logs = np.resize([-0.9, 0.8, -0.7, 0.9], len(factors(PRIOR)))
+    true = changed(PRIOR, factors(PRIOR), logs)
+    fitted = fit(PRIOR, [truth(work, plan, true) for work, plan in steps(rng, 30)])
+    unseen = [(truth(*step, true).seconds, price(*step, fitted).seconds) for step in steps(rng, 40)]
+    before = [price(*step, PRIOR).seconds / truth(*step, true).seconds for step in steps(rng, 40)]
+    assert np.median([abs(predicted / real - 1) for real, predicted in unseen]) < 0.03
+    assert np.median(np.abs(np.array(before) - 1)) > 0.2
+    assert fitted.log_error == SPREAD
+
+
+def test_what_steps_do_not_tell_stays_as_it_was():
+    work = perceptron(1024, (2048, 2048, 2048))
+    fitted = fit(PRIOR, [Measured(work, Plan(), 2 * price(work, Plan(), PRIOR).seconds)])
+    assert fitted.device.exchange_host_seconds == pytest.approx(PRIOR.device.exchange_host_seconds, rel=1e-3)
+    assert price(work, Plan(), fitted).seconds == pytest.approx(2 * price(work, Plan(), PRIOR).seconds, rel=0.1)
+
+
+@pytest.mark.parametrize("rows", [[], [Measured(perceptron(1, (2, 2)), Plan(), 0.0)]])
+def test_a_fit_needs_steps_that_took_time(rows):
+    with pytest.raises(ValueError, match="at least one is needed"):
+        fit(PRIOR, rows)
+
+
+def test_kernels_tell_their_rate():
+    rng = np.random.default_rng(0)
+    true = np.array([1e14, 2e9, 1e12, 6e-6])
+    flops, size = 10 ** rng.uniform(6, 13, 200), 10 ** rng.uniform(3, 9, 200)
+    noisy = saturating_seconds(true[:, None], flops, size) * np.exp(rng.normal(0, 0.02, 200))
+    rate = fit_rate(flops, size, noisy)
+    found = [rate.flops_per_second, rate.half_flops, rate.bytes_per_second, rate.launch_seconds]
+    assert found == pytest.approx(true.tolist(), rel=0.1)
+    with pytest.raises(ValueError, match="at least one is needed"):
+        fit_rate(flops[:0], size[:0], noisy[:0])
+
+
+def test_an_observed_step_is_corrected_and_far_ones_are_not():
+    points = np.array([[0.0, 5.0, 0.0], [3.0, 5.0, 0.0]])
+    learnt = correct(points, np.array([0.2, -0.1]))
+    mean, deviation = learnt.at(points[0])
+    assert mean == pytest.approx(0.2, abs=0.01)
+    assert deviation < 0.05
+    far, unsure = learnt.at(np.array([80.0, 5.0, 0.0]))
+    assert far == pytest.approx(0.0, abs=1e-6)
+    assert unsure > SPREAD
+    between, less = learnt.at(np.array([1.5, 5.0, 0.0]))
+    assert -0.1 < between < 0.2
+    assert deviation < less < unsure
+
+
+def test_online_the_latest_observation_counts_most():
+    same = np.zeros((20, 3))
+    ratios = np.array([0.0] * 10 + [0.3] * 10)
+    assert correct(same, ratios).at(same[0])[0] == pytest.approx(0.15, abs=0.01)
+    assert correct(same, ratios, online=True).at(same[0])[0] > 0.2
+
+
+def test_a_calibrated_model_knows_what_it_was_shown():
+    rng = np.random.default_rng(1)
+    shown = [Measured(work, plan, price(work, plan, PRIOR).seconds * 1.3) for work, plan in steps(rng, 8)]
+    bare, learnt = Calibrated(PRIOR), Calibrated(PRIOR).learn(shown)
+    errors = [abs(np.log(learnt.price(s.work, s.plan).seconds / s.seconds)) for s in shown]
+    assert max(errors) < 0.02
+    assert bare.price(shown[0].work, shown[0].plan).seconds == pytest.approx(shown[0].seconds / 1.3)
+    whole = calibrate(PRIOR, shown)
+    assert max(abs(np.log(whole.price(s.work, s.plan).seconds / s.seconds)) for s in shown) < 0.05
+
+
+def test_features_are_those_of_one_sample_and_one_operator():
+    work = perceptron(32, (64,) * 5)
+    assert features(work, Plan(tensor=4)).tolist() == [5.0, 6.5, 2.0]  # sqrt(2 * 64 * 64) = 2 ** 6.5
+    assert features(perceptron(32, (64,) * 9), Plan(data=2, tensor=4)).tolist() == [5.0, 6.5, 2.0]
+
+
+def test_every_kind_has_a_speed_of_its_own():
+    import dataclasses
+
+    rates = {"other": PRIOR.device.rate("other"), Kind.MATMUL.value: PRIOR.device.rate("other")}
+    known = dataclasses.replace(PRIOR, device=dataclasses.replace(PRIOR.device, operators=rates))
+    names = [factor.name for factor in factors(known)]
+    assert names[-1] == "matmul"
+    half = changed(known, factors(known), np.log([1.0] * (len(names) - 1) + [0.5])).device
+    assert half.rate("matmul").flops_per_second == pytest.approx(5e12)
+    assert half.rate("convolution").flops_per_second == 1e13

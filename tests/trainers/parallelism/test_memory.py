@@ -1,0 +1,51 @@
+"""Memory of a plan: what is shared out, what is in flight, what fits."""
+
+import pytest
+
+from tests.trainers.parallelism.priced_samples import machine, perceptron
+from trainers.parallelism.cost import divide
+from trainers.parallelism.memory import Schedule, fits, in_flight, memory_bytes
+from trainers.parallelism.plan import Plan
+
+WORK = perceptron(32, (64,) * 9)
+WEIGHTS = 8 * 64 * 64
+
+
+def memory(plan, **options):
+    return memory_bytes(divide(WORK, plan, machine()), plan, machine(), **options)
+
+
+def test_one_device_holds_states_activations_and_the_largest_operator():
+    saved, largest = 8 * 32 * 64 * 4, (32 * 64 + 64 * 64 + 32 * 64) * 4
+    assert memory(Plan()) == [16 * WEIGHTS + saved + largest]
+    assert memory(Plan(), state_bytes=8) == [8 * WEIGHTS + saved + largest]
+
+
+def test_shards_divide_states_and_nothing_else():
+    assert memory(Plan()) - memory(Plan(shard=4)) == [16 * WEIGHTS * 3 / 4]
+
+
+def test_replicas_need_buckets():
+    assert memory(Plan(data=2)) - memory(Plan()) == [2 * 4 * WEIGHTS]
+
+
+@pytest.mark.parametrize(("stages", "micro_batches"), [(1, 8), (4, 2), (4, 8)])
+def test_micro_batches_in_flight(stages, micro_batches):
+    one = in_flight(stages, micro_batches, Schedule.ONE_FORWARD_ONE_BACKWARD)
+    assert one.tolist() == [min(micro_batches, stages - stage) for stage in range(stages)]
+    every = in_flight(stages, micro_batches, Schedule.ALL_FORWARD_ALL_BACKWARD)
+    assert every.tolist() == ([1] if stages == 1 else [micro_batches] * stages)
+
+
+def test_1f1b_never_needs_more_than_gpipe():
+    plan = Plan(pipeline=4, micro_batches=8)
+    gpipe = memory(plan, schedule=Schedule.ALL_FORWARD_ALL_BACKWARD)
+    assert (memory(plan) < gpipe).all()
+    assert memory(plan)[0] > memory(plan)[-1]
+
+
+def test_a_plan_fits_with_two_standard_deviations_to_spare():
+    device = machine(memory_bytes=100.0)
+    assert fits(100.0, 0.0, device)
+    assert fits(80.0, 0.1, device)
+    assert not fits(84.0, 0.1, device)

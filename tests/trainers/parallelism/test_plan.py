@@ -1,0 +1,36 @@
+"""Plans as text, and which of them a trial can be trained under."""
+
+import pytest
+
+from trainers.parallelism.plan import Plan
+
+
+def test_a_plan_is_read_back_from_its_text():
+    assert Plan.parse("data=2") == Plan(data=2)
+    assert Plan.parse(str(Plan(data=4))) == Plan(data=4)
+    assert Plan.parse("") == Plan() == Plan.parse("data=1, tensor=1, micro_batches=1")
+    assert (
+        str(Plan(data=2, pipeline=4, micro_batches=8, recompute=True)) == "data=2,pipeline=4,micro_batches=8,recompute"
+    )
+
+
+def test_micro_batches_take_no_devices():
+    assert Plan(2, 2, 2, 2, micro_batches=8).width == 16
+
+
+@pytest.mark.parametrize("text", ["tensor=2", "shard=2", "pipeline=2", "data=2,micro_batches=4", "recompute"])
+def test_what_cannot_be_applied_is_refused_where_it_is_asked_for(text):
+    with pytest.raises(ValueError, match="cannot be applied yet; installed: data"):
+        Plan.parse(text)
+
+
+@pytest.mark.parametrize("text", ["data", "data=x", "data=-1", "depth=2", "data=2;tensor=1"])
+def test_what_is_no_plan_names_the_axes(text):
+    with pytest.raises(ValueError, match="one of data, shard, tensor, pipeline"):
+        Plan.parse(text)
+
+
+@pytest.mark.parametrize("degrees", [{"data": 0}, {"tensor": 1.5}, {"micro_batches": 0}])
+def test_a_degree_is_a_positive_integer(degrees):
+    with pytest.raises(ValueError, match="an integer of at least 1"):
+        Plan(**degrees)

@@ -1,0 +1,69 @@
+"""Columns of a graph: what is counted once, where units start, what passes a border."""
+
+import numpy as np
+import pytest
+
+from search_spaces.operator_graph import Kind, Operator, OperatorGraph, Phase, Role, Storage
+from tests.trainers.parallelism.priced_samples import perceptron, product
+from trainers.parallelism.share import Share
+from trainers.parallelism.workload import columns
+
+
+def test_backward_operators_belong_to_the_unit_of_their_layer():
+    work = perceptron(4, (8, 16, 32))
+    assert work.unit.tolist() == [0, 1, 1, 1, 0, 0]
+    assert work.backward.tolist() == [False, False, True, True, True, True]
+    assert work.parameters.tolist() == [128.0, 512.0, 0, 0, 0, 0]
+
+
+def test_a_layer_that_runs_twice_is_two_units():
+    names = ["a", "a", "b", "a"]
+    graph = OperatorGraph(tuple(product(name, Phase.FORWARD, 1, 1, 1, 0, 0, ()) for name in names), 1, 0)
+    assert columns(graph).unit.tolist() == [0, 0, 1, 2]
+
+
+def test_a_result_that_is_read_later_passes_every_border_between_once():
+    sizes, inputs = [10, 20, 30, 40], [(), (0,), (1,), (0, 2)]
+    graph = OperatorGraph(
+        tuple(
+            product(str(place), Phase.FORWARD, 1, 0, size, 0, 0, reads)
+            for place, (size, reads) in enumerate(zip(sizes, inputs, strict=True))
+        ),
+        1,
+        0,
+    )
+    assert columns(graph).crossing_bytes.tolist() == [0, 10, 30, 40, 0]  # 10 to the end, beside 20, then 30
+    assert columns(graph).unit_inputs == ((), (0,), (1,), (0, 2))
+
+
+def test_what_a_backward_operator_reads_passes_no_border_forward():
+    assert perceptron(4, (8, 16, 32)).crossing_bytes.tolist() == [0, 4 * 4 * 16, 0]
+
+
+def test_renumbered_units_hold_the_same_operators():
+    work = perceptron(4, (8, 16, 32, 8))
+    again = work.reordered([2, 0, 1])
+    costs = np.arange(9.0)
+    assert again.per_unit(costs).tolist() == work.per_unit(costs)[[2, 0, 1]].tolist()
+    assert again.reordered([1, 2, 0]).unit.tolist() == work.unit.tolist()
+
+
+@pytest.mark.parametrize("starts", [(), (1,), (1, 3)])
+def test_equal_operators_are_counted_not_repeated(starts):
+    share = Share(perceptron(4, (16,) * 6, divided=False), starts)
+    places, times = share.distinct
+    assert len(places) == 1  # x, w and y are of one size: forward, by input and by weight alike
+    assert times.sum() == 15
+    seconds = share.work.flops
+    for phase, backward in enumerate((False, True)):
+        direct = share.per_stage(seconds * (share.work.backward == backward))
+        assert (times[phase] @ seconds[places]).tolist() == direct.tolist()
+
+
+def test_temporaries_are_those_that_live_while_an_operator_runs():
+    operators = tuple(
+        Operator(str(place), Kind.MATMUL, Phase.FORWARD, 0, 0, 0, 100, 100, 0, 0, ()) for place in range(3)
+    )
+    lives = (Storage(Role.TEMPORARY, 5, 0, 2), Storage(Role.TEMPORARY, 7, 1, 3), Storage(Role.ACTIVATION, 9, 0, 3))
+    assert columns(OperatorGraph(operators, 1, 0, lives)).temporary_bytes.tolist() == [5, 12, 7]
+    assert columns(OperatorGraph(operators, 1, 0)).temporary_bytes.tolist() == [200, 200, 200]
