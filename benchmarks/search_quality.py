@@ -74,7 +74,7 @@ def run(case: Case) -> Row:
         else:
             trials = _search(case, table, Path(place)).trials()
             queried = [trial.metrics if trial.rungs else None for trial in trials if trial.launches]
-        return row | (_fronts(queried, table) if case.minimize else _bests(queried, table))
+        return row | (_fronts(queried, table, case.budget) if case.minimize else _bests(queried, table))
 
 
 def _search(case: Case, table: Table, place: Path) -> Study:
@@ -113,10 +113,13 @@ def _bests(queried: Queries, table: Table) -> Row:
     return {"found_at": found, "test": pick.get(table.test) if pick else None, "trace": trace}
 
 
-def _fronts(queried: Queries, table: Table) -> Row:
-    """At each checkpoint the share of the exact front found, and the hypervolume as a share of the exact front's."""
+def _fronts(queried: Queries, table: Table, budget: int) -> Row:
+    """At each checkpoint the share of the exact front found, and the hypervolume as a share of the exact front's.
+
+    A search that ended before a checkpoint, repeating itself, keeps what it had.
+    """
     costs = [table.objectives.costs(metrics) for metrics in queried if metrics]
-    reached = [queries for queries in CHECKPOINTS if queries <= len(queried)]
+    reached = [queries for queries in CHECKPOINTS if queries <= budget]
     counts = {queries: sum(metrics is not None for metrics in queried[:queries]) for queries in reached}
     return {
         "front": {queries: len(table.front & set(costs[: counts[queries]])) / len(table.front) for queries in reached},

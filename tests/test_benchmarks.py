@@ -67,6 +67,14 @@ def test_a_front_s_row_is_that_of_a_search_of_all(path):
     assert summary([row], 9)["seeds"] == 1
 
 
+@pytest.mark.parametrize("strategy", ["random", "optuna-random"])
+def test_a_search_that_ends_before_a_checkpoint_keeps_what_it_had(path, strategy):
+    row = run(Case(path, strategy, 0, 60, {}, ("bytes",)))  # there are nine codes
+    assert row["front"] == {50: 1.0}
+    assert row["volume"] == {50: pytest.approx(1.0)}
+    assert summary([row], 60)["front50"] == [1.0, 0.0]
+
+
 def test_strategies_are_compared_by_pairs():
     def row(strategy, seed, value):
         return {"table": "t", "strategy": strategy, "seed": seed, "trace": [(1, 0.0), (40, value), (90, 99.0)]}
