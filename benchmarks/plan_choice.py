@@ -9,10 +9,10 @@ from scipy.stats import spearmanr
 
 from benchmarks.planner import Measure, Row
 from benchmarks.vtrain import Iteration, data_sheet, iterations, links
+from trainers.parallelism.arrays import BoolArray, FloatArray
 from trainers.parallelism.calibrated import calibrate
 from trainers.parallelism.fitting import Measured
 from trainers.parallelism.rates import Link
-from trainers.parallelism.workload import BoolArray, FloatArray
 
 LEAST_PLANS = 3
 """Plans of a group whose choice is judged."""

@@ -9,7 +9,8 @@ from math import ceil, log2
 
 import numpy as np
 
-from trainers.parallelism.rates import FloatArray, Link
+from trainers.parallelism.arrays import FloatArray
+from trainers.parallelism.rates import Link
 
 
 class Algorithm(StrEnum):

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainers.parallelism.arrays import FloatArray
 from trainers.parallelism.plan import Plan
-from trainers.parallelism.workload import FloatArray, Workload
+from trainers.parallelism.workload import Workload
 
 SPREAD = 0.15
 """Standard deviation of log(measured / predicted) of the physics alone."""

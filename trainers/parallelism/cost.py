@@ -10,13 +10,14 @@ from math import exp
 import numpy as np
 
 from trainers.parallelism import data, pipeline, shard, tensor
+from trainers.parallelism.arrays import FloatArray
 from trainers.parallelism.collective_costs import all_reduce, half, send
 from trainers.parallelism.memory import ADAM_BYTES, memory_bytes
 from trainers.parallelism.operator_costs import device_seconds, host_seconds
 from trainers.parallelism.plan import Plan
 from trainers.parallelism.rates import Machine
 from trainers.parallelism.share import Collective, Exchange, Share
-from trainers.parallelism.workload import FloatArray, Workload
+from trainers.parallelism.workload import Workload
 
 AXES = (tensor.split, pipeline.split, shard.split, data.split)
 """In the order of the device mesh, from neighbours outwards, but for the pipeline, whose stages the states are of."""

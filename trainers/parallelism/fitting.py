@@ -11,12 +11,13 @@ from typing import TypeAlias
 
 import numpy as np
 
+from trainers.parallelism.arrays import FloatArray
 from trainers.parallelism.correction import SPREAD, covariance, features
 from trainers.parallelism.cost import OPTIMIZER_BYTES, divide, step_seconds
 from trainers.parallelism.plan import Plan
 from trainers.parallelism.rates import DeviceRates, Machine
 from trainers.parallelism.share import Share
-from trainers.parallelism.workload import FloatArray, Workload
+from trainers.parallelism.workload import Workload
 
 Change: TypeAlias = Callable[[Machine, float], Machine]
 

@@ -4,10 +4,10 @@ from enum import StrEnum
 
 import numpy as np
 
+from trainers.parallelism.arrays import FloatArray
 from trainers.parallelism.plan import Plan
 from trainers.parallelism.rates import Machine
 from trainers.parallelism.share import Share
-from trainers.parallelism.workload import FloatArray
 
 
 class Schedule(StrEnum):

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from trainers.parallelism.arrays import FloatArray, IntArray
 from trainers.parallelism.collective_costs import all_reduce
 from trainers.parallelism.rates import Machine
-from trainers.parallelism.workload import FloatArray, IntArray, Workload
+from trainers.parallelism.workload import Workload
 
 ALL = slice(None)
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from trainers.parallelism.arrays import FloatArray
 from trainers.parallelism.operator_costs import saturating_seconds
 from trainers.parallelism.rates import OperatorRate
-from trainers.parallelism.workload import FloatArray
 
 SPREAD = 2.0
 """Of the logarithms of rates around what the extremes of the measurements say: weak, for what no kernel tells."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from trainers.parallelism.arrays import FloatArray
 from trainers.parallelism.collective_costs import send
 from trainers.parallelism.line_balancing import balance
 from trainers.parallelism.operator_costs import unit_seconds
@@ -12,7 +13,7 @@ from trainers.parallelism.plan import Plan
 from trainers.parallelism.rates import Machine
 from trainers.parallelism.share import Collective, Exchange, Share
 from trainers.parallelism.stages import Cuts, cut
-from trainers.parallelism.workload import FloatArray, Workload
+from trainers.parallelism.workload import Workload
 
 WORTHWHILE = 1.01
 """How far above its bound the largest stage must be for other orders to be looked at."""

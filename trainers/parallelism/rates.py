@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import ceil, inf, isfinite
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray: TypeAlias = NDArray[np.float64]
+from trainers.parallelism.arrays import FloatArray
 
 MEASURED_FROM = float(2**20)
 """Bytes above which a measured table is trusted more than the closed form."""

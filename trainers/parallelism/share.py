@@ -6,7 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from trainers.parallelism.workload import FloatArray, IntArray, Workload
+from trainers.parallelism.arrays import FloatArray, IntArray
+from trainers.parallelism.workload import Workload
 
 
 class Collective(StrEnum):

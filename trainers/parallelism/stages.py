@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainers.parallelism.workload import FloatArray
+from trainers.parallelism.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

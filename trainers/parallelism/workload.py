@@ -3,16 +3,11 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from search_spaces.operator_graph import Operator, OperatorGraph, Phase, Role
-
-FloatArray: TypeAlias = NDArray[np.float64]
-IntArray: TypeAlias = NDArray[np.intp]
-BoolArray: TypeAlias = NDArray[np.bool_]
+from trainers.parallelism.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +28,7 @@ class Workload:
     bytes: FloatArray
     """[n] read and written."""
     parameters: FloatArray
-    """[n] elements read; those of the network once, at the forward operator that reads them first."""
+    """[n] elements that a forward operator reads, its part of those that several read; all together the network's."""
     saved_bytes: FloatArray
     """[n] kept from the forward to the backward pass."""
     written_bytes: FloatArray
@@ -119,7 +114,7 @@ def columns(
     kind = array([kinds.index(operator.kind.value) for operator in operators], np.intp)
     flops = array([float(operator.flops) for operator in operators])
     moved = array([float(operator.read_bytes + operator.written_bytes) for operator in operators])
-    parameters = array([float(operator.parameters) for operator in operators])
+    parameters = np.where(backward, 0.0, array([float(operator.parameters) for operator in operators]))
     return Workload(
         samples=graph.batch,
         kinds=kinds,
@@ -128,19 +123,21 @@ def columns(
         unit=_units(operators, unit),
         flops=flops,
         bytes=moved,
-        parameters=np.where(backward, 0.0, parameters),
+        parameters=parameters * (graph.parameters / max(parameters.sum(), 1.0)),
         saved_bytes=array([float(operator.saved_bytes) for operator in operators]),
         written_bytes=array([float(operator.written_bytes) for operator in operators]),
         temporary_bytes=_temporary_bytes(graph),
         divided=split,
         reduced_bytes=reduced,
-        alike=np.unique(np.stack([kind, flops, moved, reduced, split], 1), axis=0, return_inverse=True)[1].astype(
-            np.intp
-        ),
+        alike=_alike(kind, flops, moved, reduced, split),
         sources=array([source for operator in operators for source in operator.inputs], np.intp),
         targets=array([place for place, operator in enumerate(operators) for _ in operator.inputs], np.intp),
         element_bytes=element_bytes,
     )
+
+
+def _alike(*properties: FloatArray | IntArray | BoolArray) -> IntArray:
+    return np.unique(np.stack(properties, 1), axis=0, return_inverse=True)[1].reshape(-1).astype(np.intp)
 
 
 def _temporary_bytes(graph: OperatorGraph) -> FloatArray:
