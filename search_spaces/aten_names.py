@@ -60,6 +60,7 @@ COPIES = frozenset(
         "repeat",
         "replication_pad2d",
         "roll",
+        "scatter",
         "select_backward",
         "slice_backward",
         "slice_scatter",

@@ -42,6 +42,7 @@ def _plain(*tensors: Tensor) -> bool:
     return all(
         tensor.dtype is torch.float32
         and not tensor.storage_offset()
+        and max(tensor.stride(), default=0) <= tensor.numel()
         and (tensor.is_contiguous() or (tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)))
         for tensor in tensors
     )
