@@ -1,12 +1,12 @@
 """Building networks on the meta device without initialising them: what has no values needs none drawn."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import init
-from torch.utils._device import DeviceContext
+from torch.utils._device import DeviceContext, _device_constructors
 
 _FILLS: frozenset[Callable[..., Any]] = frozenset(
     {
@@ -31,13 +31,17 @@ class MetaDevice(DeviceContext):
 
     def __init__(self) -> None:
         super().__init__(torch.device("meta"))
+        self._constructors = frozenset(_device_constructors())
 
     def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Call ``func``, unless all it would do is to fill a tensor of the meta device."""
+        kwargs = kwargs or {}
         if func in _FILLS:
-            tensor = args[0] if args else (kwargs or {}).get("tensor")
+            tensor = args[0] if args else kwargs.get("tensor")
             if isinstance(tensor, Tensor) and tensor.is_meta:
                 return tensor
-        return super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
+        if func in self._constructors and kwargs.get("device") is None:
+            kwargs["device"] = self.device
+        return func(*args, **kwargs)

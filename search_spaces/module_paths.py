@@ -22,11 +22,11 @@ def sequence_number() -> int:
 class ModulePaths:
     """Follows the modules of one network while `followed`; modules of other networks, in other threads, do not count.
 
-    A module that has several paths goes by its first.
+    ``modules`` are all of them with their paths; one that has several goes by its first.
     """
 
     def __init__(self, network: nn.Module) -> None:
-        self._paths = {module: path for path, module in network.named_modules()}
+        self.modules = {module: path for path, module in network.named_modules()}
         self._open = [""]
         self._numbers = [0]
         self._since = [""]
@@ -66,12 +66,12 @@ class ModulePaths:
         return self._since[bisect_right(self._numbers, number) - 1]
 
     def _enter(self, module: nn.Module, _: Any) -> None:
-        path = self._paths.get(module)
+        path = self.modules.get(module)
         if path is not None:
             self._note(path)
 
     def _leave(self, module: nn.Module, *_: Any) -> None:
-        if module in self._paths:
+        if module in self.modules:
             self._open.pop()
             self._note(self._open.pop())
 

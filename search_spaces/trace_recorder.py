@@ -32,6 +32,7 @@ class _Habit:
     ``written`` are the arguments that it changes in place; ``in_place``: the first alone, which it returns.
     """
 
+    operator: torch._ops.OpOverload
     name: str
     views: bool
     decomposes: bool
@@ -80,7 +81,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._paths = paths
         self._path = ""
         self._sequence = -1
-        self._habits: dict[torch._ops.OpOverload, _Habit] = {}
+        self._habits: dict[int, _Habit] = {}
         self._known: dict[tuple[Any, ...], _Known] = {}
 
     @classmethod
@@ -96,7 +97,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run ``func``, or make results as it would, and record it."""
-        habit = self._habits.get(func) or self._learn(func)
+        habit = self._habits.get(id(func)) or self._learn(func)
         if habit.views:
             return func(*args, **kwargs) if kwargs else func(*args)
         if habit.decomposes:
@@ -128,8 +129,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         views = torch.Tag.inplace_view in func.tags or (aliases and not written) or func.namespace == "prim"
         in_place = written == [0] and len(schema.returns) == 1 and aliases
         name = schema.name.partition("::")[2]
-        habit = _Habit(name, views, _decomposes(func), tuple(written), in_place, overwrites(name))
-        self._habits[func] = habit
+        habit = _Habit(func, name, views, _decomposes(func), tuple(written), in_place, overwrites(name))
+        self._habits[id(func)] = habit  # hashing an operator of torch itself takes long
         return habit
 
     def _first(
@@ -211,7 +212,7 @@ def _decomposes(func: torch._ops.OpOverload) -> bool:
 
 def _described(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[Tensor], bool]:
     """All that looks and cost of the results depend on, hashable; the tensors among it; whether all is on meta."""
-    key: list[Any] = [func]
+    key: list[Any] = [id(func)]
     tensors: list[Tensor] = []
     on_meta = True
     for value in (*args, *kwargs, *kwargs.values()) if kwargs else args:

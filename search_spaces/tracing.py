@@ -3,7 +3,7 @@
 Nothing is assumed of the backward pass: autograd runs it, and what it runs is recorded.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,6 @@ from search_spaces.meta_results import look, make
 from search_spaces.module_paths import ModulePaths
 from search_spaces.operator_graph import Operator, OperatorGraph, Phase, Role, Storage
 from search_spaces.signature import Signature
-from search_spaces.statics import count_parameters
 from search_spaces.trace_recorder import Recorder
 
 Loss = Callable[[Any], Tensor]
@@ -58,14 +57,15 @@ def trace(
     paths = ModulePaths(network)
     recorder = Recorder(paths)
     try:
-        with torch.enable_grad(), _training(network):
-            forward_calls = _step(_OnMeta(network), _arguments(inputs, batch), loss, recorder, paths)
+        with torch.enable_grad(), _training(network, paths.modules):
+            followed = _OnMeta(network, paths.modules)
+            forward_calls = _step(followed, _arguments(inputs, batch), loss, recorder, paths)
     except (Exception, SystemExit) as error:
         raise TraceError(error) from error
     return OperatorGraph(
         _operators(recorder, forward_calls),
         batch,
-        count_parameters(network),
+        sum(weight.numel() for weight in followed.weights),
         _storages(recorder, forward_calls),
         tuple(sorted(recorder.unknown)),
     )
@@ -74,19 +74,29 @@ def trace(
 class _OnMeta:
     """A network with its parameters and buffers on the meta device, where they lay or beside those of a device."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, modules: Iterable[nn.Module]) -> None:
         self.network = network
-        weights, buffers = dict(network.named_parameters()), dict(network.named_buffers())
-        self._own = all(tensor.is_meta for tensor in (*weights.values(), *buffers.values()))
-        if not self._own:
-            weights = {name: nn.Parameter(make(look(given)), given.requires_grad) for name, given in weights.items()}
-            buffers = {name: make(look(buffer)) for name, buffer in buffers.items()}
-        self._tensors: dict[str, Tensor] = {**weights, **buffers}
-        self.weights, self.buffers = list(weights.values()), list(buffers.values())
+        self.weights = _distinct(module._parameters for module in modules)
+        self.buffers = _distinct(module._buffers for module in modules)
+        self._twins: dict[str, Tensor] | None = None
+        if not all(tensor.is_meta for tensor in (*self.weights, *self.buffers)):
+            weights = {
+                name: nn.Parameter(make(look(given)), given.requires_grad) for name, given in network.named_parameters()
+            }
+            buffers = {name: make(look(buffer)) for name, buffer in network.named_buffers()}
+            self._twins = {**weights, **buffers}
+            self.weights, self.buffers = list(weights.values()), list(buffers.values())
 
     def __call__(self, *arguments: Tensor) -> Any:
         """The outputs."""
-        return self.network(*arguments) if self._own else functional_call(self.network, self._tensors, arguments)
+        if self._twins is None:
+            return self.network(*arguments)
+        return functional_call(self.network, self._twins, arguments)
+
+
+def _distinct(named: Iterable[Mapping[str, Tensor | None]]) -> list[Tensor]:
+    """All tensors, each once."""
+    return list({id(tensor): tensor for each in named for tensor in each.values() if tensor is not None}.values())
 
 
 def _step(network: _OnMeta, arguments: Sequence[Tensor], loss: Loss, recorder: Recorder, paths: ModulePaths) -> int:
@@ -128,15 +138,16 @@ def _arguments(inputs: Signature | Sequence[Tensor], batch: int) -> list[Tensor]
 
 
 @contextmanager
-def _training(network: nn.Module) -> Iterator[None]:
+def _training(network: nn.Module, modules: Iterable[nn.Module]) -> Iterator[None]:
     """In training mode; each module goes back to the mode that it had."""
-    modes = [(module, module.training) for module in network.modules()]
+    modes = [(module, module.training) for module in modules]
     network.train()
     try:
         yield
     finally:
         for module, mode in modes:
-            module.training = mode
+            if module.training is not mode:
+                module.training = mode
 
 
 @contextmanager
