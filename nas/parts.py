@@ -18,8 +18,11 @@ from nas.controller import Controller, Settings, Watch
 from nas.errors import CapacityError, ConfigError
 from nas.event_log import EventLog
 from nas.fidelity import RULES
+from nas.graph_metrics import NAMES as GRAPH_NAMES
+from nas.graph_metrics import GraphMetrics
 from nas.keys import KeyMaker
 from nas.known import known_candidates
+from nas.recorded import reads_table
 from nas.retention import Retention
 from nas.search_state import SearchState
 from nas.source import Source, recorder
@@ -159,10 +162,13 @@ class Parts:
         named = {*self.config.objectives, *self.config.constraints}
         if builds_networks(_factory(TRAINERS, self.config.search.trainer)):
             named.add("parameters")
+        if reads_table(self.config):
+            named -= {*GRAPH_NAMES}
         code = dict.fromkeys([name for name in STATIC_METRICS.builtin if name in named])
         code |= dict.fromkeys(self.config.search.static_metrics or ())
-        functions = [(Reference(one).name, _factory(STATIC_METRICS, one)) for one in code]
-        return StaticStage(self.space, lambda: self.materials.task.signature, functions, self.config.bounds)
+        graph = GraphMetrics(tuple(one for one in code if one in GRAPH_NAMES), self.config.trainer)
+        functions = [(Reference(one).name, _factory(STATIC_METRICS, one)) for one in code if one not in graph.names]
+        return StaticStage(self.space, lambda: self.materials.task.signature, functions, self.config.bounds, graph)
 
     def executor(self, origin: float, interrupted: Callable[[], int]) -> Executor:
         """Start the executor; the static stage gets ready meanwhile, as starting Ray is mostly waiting."""

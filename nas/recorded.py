@@ -67,9 +67,14 @@ def check_recorded(config: SearchConfig) -> None:
             raise ConfigError("\n".join(f"{fault} (table {path})" for fault in faults))
 
 
+def reads_table(config: SearchConfig) -> bool:
+    """Whether the search reads recorded results, whose columns are its metrics."""
+    return bool(config.search.task == _TASK)
+
+
 def table_digest(config: SearchConfig) -> str | None:
     """Digest of the table that the search reads, 32 hex digits; None where it reads none."""
-    if config.search.task != _TASK:
+    if not reads_table(config):
         return None
     with Path(str(config.task["path"])).open("rb") as file:
         return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()

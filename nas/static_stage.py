@@ -7,6 +7,8 @@ from importlib import import_module
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from nas.graph_metrics import NAMES as GRAPH_NAMES
+from nas.graph_metrics import GraphMetrics, GraphUnknownError
 from search_spaces import (
     Bound,
     Candidate,
@@ -39,9 +41,15 @@ def parameters(candidate: Candidate, network: "Module | None", signature: Signat
 STATIC_METRICS = Registry(
     kind="static metric",
     group="nas.static_metrics",
-    builtin={"parameters": "nas.static_stage:parameters"},
+    builtin={
+        "parameters": "nas.static_stage:parameters",
+        **{name: f"nas.graph_metrics:{name}" for name in GRAPH_NAMES},
+    },
 )
 """Built-in ones go by the name of their metric, and are counted where an objective or a constraint has it."""
+
+
+_NO_GRAPH = GraphMetrics(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +64,9 @@ class StaticVerdict:
 class StaticStage:
     """Builds candidates on the meta device, measures them there by named ``functions``, and judges constraints.
 
-    Without functions nothing is done. ``signature`` is called at the first candidate, since making a task may load its
-    data. Where the meta build fails, the trial counts its own network and judges the bounds before it trains.
+    ``graph`` gives what no function gave, of a trace, unless a bound is broken already. Without either nothing is done.
+    ``signature`` is called at the first candidate, since making a task may load its data. Where the meta build fails,
+    the trial counts its own parameters and judges their bounds before it trains.
     """
 
     def __init__(
@@ -66,33 +75,41 @@ class StaticStage:
         signature: Callable[[], Signature],
         functions: Sequence[tuple[str, StaticMetric]],
         bounds: tuple[Bound, ...],
+        graph: GraphMetrics = _NO_GRAPH,
     ) -> None:
         self._space = space
         self._signature = signature
         self._bounds = bounds
         self._functions = functions
+        self._graph = graph
 
     def prepare(self) -> None:
         """Load what judging takes, once; what fails here fails again, and is told, at the first candidate."""
-        if self._functions:
+        if self._needed:
             with suppress(Exception):
-                import_module("torch")
+                import_module("search_spaces.tracing" if self._graph.names else "torch")
                 self._signature()
+
+    @property
+    def _needed(self) -> bool:
+        return bool(self._functions or self._graph.names)
 
     def judge(self, candidate: Candidate) -> StaticVerdict:
         """Metrics and verdict of ``candidate``."""
-        if not self._functions:
+        if not self._needed:
             return StaticVerdict()
         signature = self._signature()
         try:
             network = meta_network(self._space, candidate.architecture, signature)
         except Infeasible as infeasible:
             return StaticVerdict(reason=str(infeasible) or "the space calls it infeasible")
-        except MetaBuildError:
-            network = None
+        except MetaBuildError as error:
+            return self._measure(candidate, None, signature, str(error))
         return self._measure(candidate, network, signature)
 
-    def _measure(self, candidate: Candidate, network: "Module | None", signature: Signature) -> StaticVerdict:
+    def _measure(
+        self, candidate: Candidate, network: "Module | None", signature: Signature, unbuilt: str = ""
+    ) -> StaticVerdict:
         metrics: dict[str, float] = {}
         for name, function in self._functions:
             try:
@@ -105,7 +122,16 @@ class StaticStage:
                 return StaticVerdict(reason=str(infeasible) or f"{name} calls it infeasible")
             except (Exception, SystemExit) as error:
                 return StaticVerdict(metrics, failure=_told(name, error))
-        return StaticVerdict(metrics, "; ".join(broken(self._bounds, metrics)))
+        reasons = broken(self._bounds, metrics)
+        if not reasons:
+            try:
+                metrics |= self._graph.without(metrics)(candidate, network, signature)
+            except GraphUnknownError as error:
+                failure = Failure.of(error, "static")
+                message = f"{failure.message} ({unbuilt})" if unbuilt else failure.message
+                return StaticVerdict(metrics, failure=replace(failure, message=message))
+            reasons = broken(self._bounds, metrics)
+        return StaticVerdict(metrics, "; ".join(reasons))
 
 
 def _numbers(given: Any) -> dict[str, float]:

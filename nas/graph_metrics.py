@@ -1,0 +1,110 @@
+"""Static metrics read from the operator graph of one training step: one trace serves all that are asked for."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from search_spaces import Candidate, Signature
+from search_spaces.memory import step_memory
+from search_spaces.operator_graph import OperatorGraph, Phase
+from search_spaces.step_flops import step_flops, step_macs
+from search_spaces.work_depth import Concurrency, work_depth
+from trainers.settings import Settings
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+_STATES = {"adam": 2, "adamw": 2}
+
+
+class GraphUnknownError(Exception):
+    """Metrics are asked of a graph that tracing does not give; the text says why, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepSize:
+    """Samples of a training step over all ranks, and how often the optimizer keeps something as large as a weight."""
+
+    batch: int
+    optimizer_states: int
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> "StepSize":
+        """As hyperparameters, else settings of the trainer say by the supervised trainer's names, else its defaults."""
+        default = Settings()
+        given = {**settings, **hyperparameters}
+        batch = given.get("batch_size")
+        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+            batch = default.batch_size
+        plain = int(given.get("momentum", default.momentum) != 0)
+        return cls(batch, _STATES.get(given.get("optimizer", default.optimizer), plain))
+
+
+class _Counted:
+    """A traced step, each of its numbers worked out where it is asked for."""
+
+    def __init__(self, graph: OperatorGraph, size: StepSize) -> None:
+        self.graph = graph
+        self.size = size
+
+    @cached_property
+    def concurrency(self) -> Concurrency[int]:
+        return work_depth(self.graph)
+
+    def per_sample(self, count: int) -> float:
+        """A count of the whole batch for one sample, whole where it divides."""
+        whole, rest = divmod(count, self.graph.batch)
+        return count / self.graph.batch if rest else whole
+
+
+_METRICS: Mapping[str, Callable[[_Counted], float]] = {
+    "flops": lambda step: step.per_sample(step_flops(step.graph, Phase.FORWARD)),
+    "macs": lambda step: step.per_sample(step_macs(step.graph, Phase.FORWARD)),
+    "work": lambda step: step.concurrency.work,
+    "depth": lambda step: step.concurrency.depth,
+    "parallelism": lambda step: step.concurrency.parallelism,
+    "memory_bytes": lambda step: step_memory(step.graph, step.size.optimizer_states).peak_bytes,
+}
+NAMES = tuple(_METRICS)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphMetrics:
+    """A static metric that gives ``names``; ``settings`` are the trainer's, for the size of a step.
+
+    ``flops`` and ``macs`` are of the forward pass of one sample; ``work``, ``depth`` (unit operations), ``parallelism``
+    and ``memory_bytes`` (the peak, optimizer included) of a training step of the batch.
+    """
+
+    names: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def without(self, known: Collection[str]) -> "GraphMetrics":
+        """The same for the names that are not ``known``."""
+        return replace(self, names=tuple(name for name in self.names if name not in known))
+
+    def __call__(self, candidate: Candidate, network: "Module | None", signature: Signature) -> dict[str, float]:
+        """Metrics by name, of one trace; raises GraphUnknownError where there is no network or it cannot be traced."""
+        if not self.names:
+            return {}
+        if network is None:
+            raise GraphUnknownError(self._unknown("the network cannot be built without data"))
+        from search_spaces.tracing import TraceError, trace
+
+        size = StepSize.of(self.settings, candidate.hyperparameters)
+        try:
+            step = _Counted(trace(network, signature, size.batch), size)
+        except TraceError as error:
+            raise GraphUnknownError(self._unknown(str(error))) from error
+        return {name: _METRICS[name](step) for name in self.names}
+
+    def _unknown(self, why: str) -> str:
+        return (
+            f"{', '.join(self.names)}: the graph of this network is unknown, {why}; keep values of tensors out of "
+            "what is built and computed (.item(), masks, numpy), give the metric by a function of your own "
+            "(search.static_metrics), or leave it out"
+        )
+
+
+flops, macs, work, depth, parallelism, memory_bytes = (GraphMetrics((name,)) for name in NAMES)
