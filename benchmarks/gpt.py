@@ -8,6 +8,7 @@ residual. Section 3 there says what tensor parallelism divides, and what it all-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 
 from search_spaces.operator_graph import Kind, Operator, OperatorGraph, Phase
 from trainers.parallelism.workload import Workload, columns
@@ -141,6 +142,7 @@ def workload(gpt: Gpt) -> Workload:
         OperatorGraph(operators, gpt.samples, parameters),
         divided=[place for place, (layer, _, _) in enumerate(kernels) if layer.divided],
         reduced_bytes={place: float(kernel.reduced) for place, (_, kernel, _) in enumerate(kernels) if kernel.reduced},
+        unit=attrgetter("name"),
         element_bytes=HALF,
     )
 

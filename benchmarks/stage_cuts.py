@@ -1,5 +1,6 @@
 """Stages of measured operator graphs, and their work and depth (data of PipeDream)."""
 
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ def concurrency(network: Network) -> Concurrency[float]:
 
 def row(network: Network, stages: int) -> Row:
     """A network's cut into ``stages``, what no contiguous cut of any order is below, and how that is known."""
-    work = columns(network.graph)
+    work = columns(network.graph, unit=attrgetter("name"))
     costs = work.per_unit(np.array(network.seconds))
     ordered, cuts = best_cut(work, costs, np.zeros_like, stages)
     own = ordered.per_unit(np.array(network.seconds))

@@ -99,6 +99,7 @@ def test_regret_is_that_of_the_plan_that_was_chosen():
     assert plan_choice.regret(truth, truth, [[0, 1, 2], [3, 4]]).tolist() == [0.0, 0.0]
 
 
+@pytest.mark.slow
 @with_vtrain
 def test_thirty_iterations_predict_the_others_and_see_no_other_label():
     measured = vtrain.iterations(DATA / "vtrain")

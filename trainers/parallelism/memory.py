@@ -36,14 +36,17 @@ def memory_bytes(
     """[stages] bytes that a device of each stage needs at its fullest.
 
     ``phi (states + activations in flight + largest temporary + buckets) + context``. ``state_bytes`` are those of a
-    parameter's weight, gradient and optimiser.
+    parameter's weight, gradient and optimiser. A network that is not cut takes no more than its fullest moment.
     """
     work = share.work
     states = share.parameters * (state_bytes / share.state_shards)
     temporary = np.zeros(share.stages)
     np.maximum.at(temporary, share.stage, work.temporary_bytes)
     buckets = np.minimum(BUCKET_BYTES, 2 * work.element_bytes * share.parameters) * float(plan.data > 1)
-    held: FloatArray = states + activation_bytes(share, plan, schedule) + temporary + buckets
+    working = activation_bytes(share, plan, schedule) + temporary
+    if share.stages == 1 and not plan.recompute:
+        working = np.minimum(working, work.peak_bytes)
+    held: FloatArray = states + working + buckets
     return phi * held + machine.device.context_bytes
 
 

@@ -3,11 +3,14 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
 import numpy as np
 
 from search_spaces.operator_graph import Operator, OperatorGraph, Phase, Role
 from trainers.parallelism.arrays import BoolArray, FloatArray, IntArray
+
+LIVE = (Role.INPUT, Role.ACTIVATION, Role.TEMPORARY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +47,8 @@ class Workload:
     """[edges] places of operators whose results another reads."""
     targets: IntArray
     """[edges] places of those that read them."""
+    peak_bytes: float = inf
+    """What inputs, activations and temporaries take together at the fullest moment, undivided; infinite if unknown."""
     element_bytes: float = 4.0
     """Of a weight, and of its gradient when it is exchanged."""
     tensor_ranks: int = 1
@@ -86,22 +91,23 @@ class Workload:
         return np.bincount(self.unit, values, self.units).astype(np.float64)
 
 
-def _own_name(operator: Operator) -> str:
-    return operator.name
+def module_of(operator: Operator) -> str:
+    """Path of the module that runs a traced ``operator``; empty for what none does."""
+    return operator.name.rpartition(".")[0]
 
 
 def columns(
     graph: OperatorGraph,
     divided: Collection[int] = (),
     reduced_bytes: Mapping[int, float] | None = None,
-    unit: Callable[[Operator], str] = _own_name,
+    unit: Callable[[Operator], str] = module_of,
     element_bytes: float = 4.0,
 ) -> Workload:
     """Columns of a ``graph`` for its batch.
 
     ``divided`` and ``reduced_bytes`` say, by place, which operators the tensor axis divides and what it exchanges
     after them. ``unit`` names the unit of an operator: neighbouring forward operators of one name, and the
-    backward operators of that name; a backward operator of another name belongs to the unit of the one before it.
+    backward operators of that name; one of an empty or another name belongs to the unit of the operator before it.
     """
     operators = graph.operators
     array = np.array
@@ -132,6 +138,7 @@ def columns(
         alike=_alike(kind, flops, moved, reduced, split),
         sources=array([source for operator in operators for source in operator.inputs], np.intp),
         targets=array([place for place, operator in enumerate(operators) for _ in operator.inputs], np.intp),
+        peak_bytes=float(_live_bytes(graph, LIVE).max()) if graph.storages else inf,
         element_bytes=element_bytes,
     )
 
@@ -144,11 +151,16 @@ def _temporary_bytes(graph: OperatorGraph) -> FloatArray:
     """[n] of the temporaries that live while each operator runs, or all that it touches where lives are unknown."""
     if not graph.storages:
         return np.array([float(operator.read_bytes + operator.written_bytes) for operator in graph.operators])
+    return _live_bytes(graph, (Role.TEMPORARY,))
+
+
+def _live_bytes(graph: OperatorGraph, roles: Collection[Role]) -> FloatArray:
+    """[n] of what is there for one of ``roles`` while each operator runs."""
     change = np.zeros(len(graph.operators) + 1)
     for storage in graph.storages:
-        if storage.role is Role.TEMPORARY:
+        if storage.role in roles:
             change[storage.born] += storage.bytes
-            change[storage.died] -= storage.bytes
+            change[min(storage.died, len(graph.operators))] -= storage.bytes
     return np.cumsum(change)[:-1]
 
 
@@ -158,7 +170,7 @@ def _units(operators: tuple[Operator, ...], name: Callable[[Operator], str]) -> 
     opened, before = -1, None
     for operator in operators:
         own = name(operator)
-        if operator.phase is Phase.FORWARD and own != before:
+        if operator.phase is Phase.FORWARD and own and own != before:
             opened += 1
             before, latest[own] = own, opened
         units.append(latest.get(own, units[-1] if units else 0))

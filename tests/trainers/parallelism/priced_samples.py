@@ -32,7 +32,7 @@ def perceptron(samples: int, widths: tuple[int, ...], divided: bool = True) -> W
 
 
 def product(name, phase, flops, read, written, parameters, saved, inputs):
-    return Operator(name, Kind.MATMUL, phase, flops, flops, 1, read, written, parameters, saved, inputs)
+    return Operator(f"{name}.mm", Kind.MATMUL, phase, flops, flops, 1, read, written, parameters, saved, inputs)
 
 
 def machine(

@@ -1,5 +1,7 @@
 """Memory of a plan: what is shared out, what is in flight, what fits."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.trainers.parallelism.priced_samples import machine, perceptron
@@ -49,3 +51,10 @@ def test_a_plan_fits_with_two_standard_deviations_to_spare():
     assert fits(100.0, 0.0, device)
     assert fits(80.0, 0.1, device)
     assert not fits(84.0, 0.1, device)
+
+
+def test_a_whole_network_takes_no_more_than_its_fullest_moment():
+    known = replace(WORK, peak_bytes=5e4)
+    assert memory_bytes(divide(known, Plan(), machine()), Plan(), machine()) == [16 * WEIGHTS + 5e4]
+    cut = Plan(pipeline=2, micro_batches=2)
+    assert memory_bytes(divide(known, cut, machine()), cut, machine()).tolist() == memory(cut).tolist()

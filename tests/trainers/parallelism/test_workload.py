@@ -17,9 +17,9 @@ def test_backward_operators_belong_to_the_unit_of_their_layer():
 
 
 def test_a_layer_that_runs_twice_is_two_units():
-    names = ["a", "a", "b", "a"]
+    names = ["a", "a", "b", "a", ""]
     graph = OperatorGraph(tuple(product(name, Phase.FORWARD, 1, 1, 1, 0, 0, ()) for name in names), 1, 0)
-    assert columns(graph).unit.tolist() == [0, 0, 1, 2]
+    assert columns(graph).unit.tolist() == [0, 0, 1, 2, 2]
 
 
 def test_a_result_that_is_read_later_passes_every_border_between_once():
@@ -67,3 +67,20 @@ def test_temporaries_are_those_that_live_while_an_operator_runs():
     lives = (Storage(Role.TEMPORARY, 5, 0, 2), Storage(Role.TEMPORARY, 7, 1, 3), Storage(Role.ACTIVATION, 9, 0, 3))
     assert columns(OperatorGraph(operators, 1, 0, lives)).temporary_bytes.tolist() == [5, 12, 7]
     assert columns(OperatorGraph(operators, 1, 0)).temporary_bytes.tolist() == [200, 200, 200]
+
+
+def test_a_traced_network_is_cut_between_its_modules():
+    from torch import nn
+
+    from search_spaces.signature import Signature, TensorType
+    from search_spaces.tracing import trace
+
+    network = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    signature = Signature(TensorType((8,), "float32"), TensorType((4,), "float32"))
+    graph = trace(network, signature, 32)
+    work = columns(graph)
+    assert work.units == 4  # with the loss
+    assert work.crossing_bytes[1:4].tolist() == [32 * 16 * 4, 32 * 16 * 4, 32 * 4 * 4]
+    assert Share(work, (1, 2)).parameters.tolist() == [8 * 16 + 16, 0, 16 * 4 + 4]
+    by_unit = work.per_unit(work.flops * work.backward)
+    assert by_unit.tolist() == [2 * 32 * 8 * 16, 0, 2 * 2 * 32 * 16 * 4, 0]  # no gradient of the network's input
