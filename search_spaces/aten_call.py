@@ -1,6 +1,7 @@
 """One call of an operator of torch: its arguments by name, and its results."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -15,10 +16,8 @@ class AtenCall:
         self, operator: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[Tensor]
     ) -> None:
         self.results = results
-        self._values = {}
-        for place, argument in enumerate(operator._schema.arguments):
-            given = args[place] if place < len(args) else kwargs.get(argument.name, argument.default_value)
-            self._values[argument.name] = given
+        defaults = _defaults(operator)
+        self._values = {**defaults, **dict(zip(defaults, args, strict=False)), **kwargs}
 
     def __getattr__(self, name: str) -> Any:
         return self._values[name]
@@ -35,6 +34,12 @@ class AtenCall:
     def written(self) -> int:
         """Number of elements of all results."""
         return sum(result.numel() for result in self.results)
+
+
+@cache
+def _defaults(operator: torch._ops.OpOverload) -> dict[str, Any]:
+    """Names of all arguments in the schema's order, with what they are where they are not given."""
+    return {argument.name: argument.default_value for argument in operator._schema.arguments}
 
 
 def spread(values: int | Sequence[int], dims: int) -> list[int]:

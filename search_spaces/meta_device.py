@@ -37,11 +37,12 @@ class MetaDevice(DeviceContext):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Call ``func``, unless all it would do is to fill a tensor of the meta device."""
-        kwargs = kwargs or {}
         if func in _FILLS:
-            tensor = args[0] if args else kwargs.get("tensor")
+            tensor = args[0] if args else (kwargs or {}).get("tensor")
             if isinstance(tensor, Tensor) and tensor.is_meta:
                 return tensor
-        if func in self._constructors and kwargs.get("device") is None:
-            kwargs["device"] = self.device
-        return func(*args, **kwargs)
+        elif func in self._constructors:
+            kwargs = kwargs or {}
+            if kwargs.get("device") is None:
+                kwargs["device"] = self.device
+        return func(*args, **kwargs) if kwargs else func(*args)

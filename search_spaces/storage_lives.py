@@ -1,7 +1,7 @@
 """When pieces of memory come and go, as Python and autograd really hold and release them."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Sized
 
 from torch import Tensor, UntypedStorage
 
@@ -26,14 +26,14 @@ class Life(weakref.ref[UntypedStorage]):
 
 
 class StorageLives:
-    """All storages that were shown to it; ``now`` says which operator comes next.
+    """All storages that were shown to it; the length of ``calls`` says which operator comes next.
 
     ``alive`` are those that are there, by torch's address of the storage.
     """
 
-    def __init__(self, now: Callable[[], int]) -> None:
+    def __init__(self, calls: Sized) -> None:
         self.all: list[Life] = []
-        self._now = now
+        self._calls = calls
         self.alive: dict[int, Life] = {}
 
     def begin(self, tensor: Tensor, role: Role | None = None) -> Life:
@@ -43,13 +43,18 @@ class StorageLives:
         life = self.alive.get(key)
         if life is None:
             life = Life(storage, self._end)
-            life.key, life.bytes, life.born, life.died = key, storage.nbytes(), self._now(), None
+            life.key, life.bytes, life.born, life.died = key, storage.nbytes(), len(self._calls), None
             life.role, life.writer, life.kept = role, None, False
             self.alive[key] = life
             self.all.append(life)
         return life
 
+    def forget(self) -> None:
+        """Let go of all, which else only Python's garbage collector could: each knows whom to tell of its end."""
+        self.all.clear()
+        self.alive.clear()
+
     def _end(self, life: "weakref.ref[UntypedStorage]") -> None:
         assert isinstance(life, Life)
-        life.died = self._now()
+        life.died = len(self._calls)
         del self.alive[life.key]

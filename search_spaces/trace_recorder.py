@@ -6,6 +6,7 @@ the first take little more than the making of their results.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -74,14 +75,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, paths: ModulePaths) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[Call] = []
-        self.lives = StorageLives(lambda: len(self.calls))
+        self.lives = StorageLives(self.calls)
         self.kept: list[tuple[int, Life]] = []
         self.unknown: set[str] = set()
         self.phase = Phase.FORWARD
         self._paths = paths
         self._path = ""
         self._sequence = -1
-        self._habits: dict[int, _Habit] = {}
+        self._habits: dict[int, _Habit] = {}  # by identity: torch hashes its operators slowly
         self._known: dict[tuple[Any, ...], _Known] = {}
 
     @classmethod
@@ -97,7 +98,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run ``func``, or make results as it would, and record it."""
-        habit = self._habits.get(id(func)) or self._learn(func)
+        habit = self._habits.get(id(func)) or self._habits.setdefault(id(func), _habit(func))
         if habit.views:
             return func(*args, **kwargs) if kwargs else func(*args)
         if habit.decomposes:
@@ -118,20 +119,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             result = args[0] if habit.in_place else func(*args, **kwargs)
         self._record(habit, known, args, kwargs, tensors, result)
         return result
-
-    def _learn(self, func: torch._ops.OpOverload) -> _Habit:
-        schema = func._schema
-        written: list[int | str] = []
-        for place, argument in enumerate(schema.arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                written.append(argument.name if argument.kwarg_only else place)
-        aliases = any(value.alias_info is not None for value in schema.returns)
-        views = torch.Tag.inplace_view in func.tags or (aliases and not written) or func.namespace == "prim"
-        in_place = written == [0] and len(schema.returns) == 1 and aliases
-        name = schema.name.partition("::")[2]
-        habit = _Habit(func, name, views, _decomposes(func), tuple(written), in_place, overwrites(name))
-        self._habits[id(func)] = habit  # hashing an operator of torch itself takes long
-        return habit
 
     def _first(
         self, habit: _Habit, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[Tensor]
@@ -201,6 +188,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             life.kept = True
             self.kept.append((len(self.calls) - (sequence_number() == self._sequence), life))
         return tensor
+
+
+@cache
+def _habit(func: torch._ops.OpOverload) -> _Habit:
+    schema = func._schema
+    written: list[int | str] = []
+    for place, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            written.append(argument.name if argument.kwarg_only else place)
+    aliases = any(value.alias_info is not None for value in schema.returns)
+    views = torch.Tag.inplace_view in func.tags or (aliases and not written) or func.namespace == "prim"
+    in_place = written == [0] and len(schema.returns) == 1 and aliases
+    name = schema.name.partition("::")[2]
+    return _Habit(func, name, views, _decomposes(func), tuple(written), in_place, overwrites(name))
 
 
 def _decomposes(func: torch._ops.OpOverload) -> bool:

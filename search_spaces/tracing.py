@@ -13,6 +13,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 from torch.utils._pytree import tree_leaves
 
+from search_spaces.collection import uncollected
 from search_spaces.fused_attention import fused_attention
 from search_spaces.meta_results import look, make
 from search_spaces.module_paths import ModulePaths
@@ -43,6 +44,7 @@ def class_loss(outputs: Any) -> Tensor:
     return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
 
+@uncollected()
 def trace(
     network: nn.Module, inputs: Signature | Sequence[Tensor], batch: int, loss: Loss = class_loss
 ) -> OperatorGraph:
@@ -62,13 +64,10 @@ def trace(
             forward_calls = _step(followed, _arguments(inputs, batch), loss, recorder, paths)
     except (Exception, SystemExit) as error:
         raise TraceError(error) from error
-    return OperatorGraph(
-        _operators(recorder, forward_calls),
-        batch,
-        sum(weight.numel() for weight in followed.weights),
-        _storages(recorder, forward_calls),
-        tuple(sorted(recorder.unknown)),
-    )
+    parameters = sum(weight.numel() for weight in followed.weights)
+    operators, storages = _operators(recorder, forward_calls), _storages(recorder, forward_calls)
+    recorder.lives.forget()
+    return OperatorGraph(operators, batch, parameters, storages, tuple(sorted(recorder.unknown)))
 
 
 class _OnMeta:
@@ -141,7 +140,8 @@ def _arguments(inputs: Signature | Sequence[Tensor], batch: int) -> list[Tensor]
 def _training(network: nn.Module, modules: Iterable[nn.Module]) -> Iterator[None]:
     """In training mode; each module goes back to the mode that it had."""
     modes = [(module, module.training) for module in modules]
-    network.train()
+    if not all(mode and type(module).train is nn.Module.train for module, mode in modes):
+        network.train()
     try:
         yield
     finally:

@@ -200,7 +200,8 @@ class DecoderLayer(nn.Module):
         )
         mixed = functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
         features = features + self.output(mixed.transpose(1, 2).flatten(2))
-        return features + self.perceptron(self.norms[1](features))
+        result: Tensor = features + self.perceptron(self.norms[1](features))
+        return result
 
 
 class Decoder(nn.Module):
@@ -216,7 +217,8 @@ class Decoder(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         positions = torch.arange(tokens.shape[1], device=tokens.device)
-        return self.head(self.norm(self.layers(self.tokens(tokens) + self.positions(positions))))
+        logits: Tensor = self.head(self.norm(self.layers(self.tokens(tokens) + self.positions(positions))))
+        return logits
 
 
 def gpt2(vocabulary: int = 50_257, length: int = 1024, width: int = 768, layers: int = 12, heads: int = 12) -> Decoder:
