@@ -40,6 +40,7 @@ class StepSeconds:
     exposed: float
     """Exchanges of gradients and weights that nothing hides."""
     optimizer: float
+    """The optimiser, and what a step takes whatever its network."""
 
     @property
     def total(self) -> float:
@@ -100,7 +101,9 @@ def step_seconds(share: Share, plan: Plan, machine: Machine, optimizer_bytes: fl
     borders = sum((_seconds(e, machine) for e in share.exchanges if e.collective is Collective.SEND), np.zeros(1))
     piped = pipeline.pipeline_seconds(forward + backward + borders, plan.micro_batches)
     slowest = float((forward + backward).max()) * plan.micro_batches
-    updated = share.parameters * (optimizer_bytes / share.state_shards / machine.device.optimizer_bytes_per_second)
+    device = machine.device
+    updated = share.parameters * (optimizer_bytes / share.state_shards / device.optimizer_bytes_per_second)
+    updated += share.per_stage(share.work.tensors) * device.tensor_seconds + device.step_seconds
     exposed = exposed_seconds(share, plan, machine, forward, backward)
     return StepSeconds(slowest, piped - slowest, exposed, float(updated.max()))
 

@@ -68,7 +68,11 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRates:
-    """Rates of one device with one ``dtype``; kinds that have no rate of their own take that of ``"other"``."""
+    """Rates of one device with one ``dtype``.
+
+    A rate is of a kind, or of one operator of torch as ``"kind/name"``; those that have no rate of their own take that
+    of their kind, or else that of ``"other"``.
+    """
 
     device: str
     dtype: str
@@ -80,6 +84,10 @@ class DeviceRates:
     optimizer_bytes_per_second: float
     memory_bytes: float = inf
     context_bytes: float = 0.0
+    tensor_seconds: float = 0.0
+    """Of the optimiser and the clipping of gradients for each tensor of parameters, whatever its size."""
+    step_seconds: float = 0.0
+    """Of a training step, whatever the network: its batch, its schedule, the loop."""
 
     def __post_init__(self) -> None:
         if "other" not in self.operators:
@@ -88,8 +96,9 @@ class DeviceRates:
             )
 
     def rate(self, kind: str) -> OperatorRate:
-        """Rate of operators of a ``kind``."""
-        return self.operators.get(kind) or self.operators["other"]
+        """Rate of operators of a ``kind``, or of one operator of it, as ``"kind/name"``."""
+        known = self.operators
+        return known.get(kind) or known.get(kind.partition("/")[0]) or known["other"]
 
 
 @dataclass(frozen=True, slots=True)

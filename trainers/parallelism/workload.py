@@ -32,6 +32,8 @@ class Workload:
     """[n] read and written."""
     parameters: FloatArray
     """[n] elements that a forward operator reads, its part of those that several read; all together the network's."""
+    tensors: FloatArray
+    """[n] tensors of those elements, in the same way; 0 where the graph does not tell."""
     saved_bytes: FloatArray
     """[n] kept from the forward to the backward pass."""
     written_bytes: FloatArray
@@ -96,51 +98,70 @@ def module_of(operator: Operator) -> str:
     return operator.name.rpartition(".")[0]
 
 
+def kind_of(operator: Operator) -> str:
+    """Its class, which shares a rate on a device."""
+    return operator.kind.value
+
+
+def torch_operator(operator: Operator) -> str:
+    """Its class and the operator of torch that it is, as ``"convolution/convolution_backward"``."""
+    return f"{operator.kind.value}/{operator.name.rpartition('.')[2].rstrip('_')}"
+
+
 def columns(
     graph: OperatorGraph,
     divided: Collection[int] = (),
     reduced_bytes: Mapping[int, float] | None = None,
     unit: Callable[[Operator], str] = module_of,
     element_bytes: float = 4.0,
+    kind: Callable[[Operator], str] = kind_of,
 ) -> Workload:
     """Columns of a ``graph`` for its batch.
 
     ``divided`` and ``reduced_bytes`` say, by place, which operators the tensor axis divides and what it exchanges
     after them. ``unit`` names the unit of an operator: neighbouring forward operators of one name, and the
     backward operators of that name; one of an empty or another name belongs to the unit of the operator before it.
+    ``kind`` names the rate that an operator takes.
     """
     operators = graph.operators
     array = np.array
-    kinds = tuple(sorted({operator.kind.value for operator in operators}))
+    named = [kind(operator) for operator in operators]
+    kinds = tuple(sorted(set(named)))
+    numbers = {name: number for number, name in enumerate(kinds)}
     reduced = np.zeros(len(operators))
     for place, size in (reduced_bytes or {}).items():
         reduced[place] = size
     split = np.isin(np.arange(len(operators)), list(divided))
     backward = array([operator.phase is Phase.BACKWARD for operator in operators])
-    kind = array([kinds.index(operator.kind.value) for operator in operators], np.intp)
+    own = array([numbers[name] for name in named], np.intp)
     flops = array([float(operator.flops) for operator in operators])
     moved = array([float(operator.read_bytes + operator.written_bytes) for operator in operators])
     parameters = np.where(backward, 0.0, array([float(operator.parameters) for operator in operators]))
     return Workload(
         samples=graph.batch,
         kinds=kinds,
-        kind=kind,
+        kind=own,
         backward=backward,
         unit=_units(operators, unit),
         flops=flops,
         bytes=moved,
         parameters=parameters * (graph.parameters / max(parameters.sum(), 1.0)),
+        tensors=(parameters > 0) * (_gradients(graph) / max(int(np.count_nonzero(parameters)), 1)),
         saved_bytes=array([float(operator.saved_bytes) for operator in operators]),
         written_bytes=array([float(operator.written_bytes) for operator in operators]),
         temporary_bytes=_temporary_bytes(graph),
         divided=split,
         reduced_bytes=reduced,
-        alike=_alike(kind, flops, moved, reduced, split),
+        alike=_alike(own, flops, moved, reduced, split),
         sources=array([source for operator in operators for source in operator.inputs], np.intp),
         targets=array([place for place, operator in enumerate(operators) for _ in operator.inputs], np.intp),
         peak_bytes=float(_live_bytes(graph, LIVE).max()) if graph.storages else inf,
         element_bytes=element_bytes,
     )
+
+
+def _gradients(graph: OperatorGraph) -> float:
+    return float(sum(storage.role is Role.GRADIENT for storage in graph.storages))
 
 
 def _alike(*properties: FloatArray | IntArray | BoolArray) -> IntArray:
