@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from search_spaces.aten_call import AtenCall, touched_bytes
-from search_spaces.aten_names import ALLOCATED, COPIES, LOOKED_UP, OPERATIONS, UNREAD, WRITTEN
+from search_spaces.aten_names import ALLOCATED, COPIES, LOOKED_UP, OPERATIONS, SHAPED, UNREAD, WRITTEN
 from search_spaces.aten_products import ATTENTION, CONVOLUTIONS, PRODUCTS, is_depthwise
 from search_spaces.aten_rows import LOSSES, NORMALIZATIONS, SOFTMAXES
 from search_spaces.aten_sums import SCATTERS, SUMS, reduced
@@ -80,6 +80,8 @@ def _counts(
 
 def _read_bytes(name: str, call: AtenCall, read: list[Tensor]) -> int:
     """Bytes of what is read; of what is looked up, only what comes out."""
+    if name in SHAPED:
+        return 0
     if name in LOOKED_UP:
         table = getattr(call, LOOKED_UP[name])
         return sum(touched_bytes(tensor) for tensor in read if tensor is not table) + touched_bytes(call.result)

@@ -11,6 +11,7 @@ OPERATIONS: Mapping[str, int] = {
     "gelu_backward": 8,
     "glu": 2,
     "glu_backward": 5,
+    "hardshrink_backward": 1,
     "hardsigmoid": 3,
     "hardsigmoid_backward": 2,
     "hardswish": 4,
@@ -30,11 +31,16 @@ OPERATIONS: Mapping[str, int] = {
     "_prelu_kernel": 2,
     "_prelu_kernel_backward": 3,
     "rrelu_with_noise": 2,
+    "rrelu_with_noise_backward": 1,
     "sigmoid_backward": 3,
     "silu": 2,
     "silu_backward": 5,
+    "smooth_l1_loss_backward": 4,
+    "huber_loss_backward": 4,
+    "binary_cross_entropy_backward": 5,
     "softplus": 3,
     "softplus_backward": 3,
+    "softshrink_backward": 1,
     "tanh_backward": 3,
     "upsample_bilinear2d": 7,
     "upsample_bilinear2d_backward": 7,
@@ -49,6 +55,7 @@ COPIES = frozenset(
         "clone",
         "constant_pad_nd",
         "copy",
+        "diag_embed",
         "diagonal_backward",
         "flip",
         "im2col",
@@ -58,6 +65,7 @@ COPIES = frozenset(
         "reflection_pad1d",
         "reflection_pad2d",
         "repeat",
+        "replication_pad1d",
         "replication_pad2d",
         "roll",
         "scatter",
@@ -107,6 +115,11 @@ WRITTEN = frozenset(
     }
 )
 """They read nothing, and what is drawn costs no operation."""
+
+SHAPED = frozenset(
+    {"full_like", "new_full", "new_ones", "new_zeros", "ones_like", "rand_like", "randn_like", "zeros_like"}
+)
+"""Of those, the ones that take only the look of a tensor."""
 
 ALLOCATED = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 """They only ask for memory."""

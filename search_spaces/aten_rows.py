@@ -125,6 +125,7 @@ LOSSES: Mapping[str, Callable[[AtenCall], WorkDepth]] = {
     "smooth_l1_loss": partial(elementwise_loss, 4),
     "huber_loss": partial(elementwise_loss, 4),
     "binary_cross_entropy": partial(elementwise_loss, 6),
+    "binary_cross_entropy_with_logits": partial(elementwise_loss, 7),
 }
 
 

@@ -3,6 +3,7 @@
 Nothing is assumed of the backward pass: autograd runs it, and what it runs is recorded.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -56,6 +57,14 @@ def trace(
 
     Raises `TraceError` where anything in it fails, say because it asks for a value, which no tensor has here.
     """
+    loaded = len(sys.modules)
+    graph = _traced(network, inputs, batch, loss)
+    if len(sys.modules) == loaded:
+        return graph
+    return _traced(network, inputs, batch, loss)  # modules that kernels load hold frames for good, thus their tensors
+
+
+def _traced(network: nn.Module, inputs: Signature | Sequence[Tensor], batch: int, loss: Loss) -> OperatorGraph:
     paths = ModulePaths(network)
     recorder = Recorder(paths)
     try:
