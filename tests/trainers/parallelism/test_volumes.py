@@ -1,0 +1,120 @@
+"""What each axis makes a process send: MODELS.md, section 3, on networks whose sizes are known."""
+
+import pytest
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention, silu
+
+from search_spaces import Signature, TensorType
+from search_spaces.tracing import trace
+from trainers.parallelism.fully_connected import divided_layers
+from trainers.parallelism.volumes import EXCHANGES, volumes
+
+BATCH = 6
+
+
+def traced(network, *shape):
+    return trace(network.to("meta"), Signature(TensorType(shape), TensorType((2,))), BATCH)
+
+
+def sent(graph, ranks):
+    found = {volume.axis: volume for volume in volumes(graph, [ranks])}
+    assert all(volume.bytes == 4 * volume.elements for volume in found.values())
+    assert set(found) <= set(EXCHANGES)
+    return {axis: volume.elements for axis, volume in found.items()}
+
+
+def pairs(graph):
+    names = [operator.name.rpartition(".")[0] for operator in graph.operators]
+    return [
+        ([names[place] for place in one.by_columns], None if one.by_rows is None else names[one.by_rows])
+        for one in divided_layers(graph)
+    ]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_data_and_shard_send_gradients_and_weights(ranks):
+    graph = traced(nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 3)), 5)
+    weights, share = 5 * 7 + 7 + 7 * 3 + 3, (ranks - 1) / ranks
+    found = sent(graph, ranks)
+    assert found["data"] == pytest.approx(2 * weights * share)
+    assert found["shard"] == pytest.approx(3 * weights * share)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_pair_is_reduced_once_a_pass(ranks):
+    """Of the pair forward 2 N Co and backward 2 N Ci; of the first layer alone N Co, as its input has no gradient."""
+    network = nn.Sequential(nn.Linear(5, 16), nn.LayerNorm(16), nn.Linear(16, 40), nn.GELU(), nn.Linear(40, 3))
+    graph = traced(network, 5)
+    assert pairs(graph) == [(["0"], None), (["2"], "4")]
+    share = (ranks - 1) / ranks
+    assert sent(graph, ranks)["tensor"] == pytest.approx(share * BATCH * (16 + 2 * 3 + 2 * 16))
+
+
+class Attention(nn.Module):
+    def __init__(self, tapped=False):
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.query, self.key, self.value = (nn.Linear(8, 8, bias=False) for _ in range(3))
+        self.output = nn.Linear(8, 8, bias=False)
+        self.tapped = tapped
+
+    def forward(self, x):
+        y = self.norm(x)
+        heads = [layer(y).unflatten(-1, (2, 4)).transpose(1, 2) for layer in (self.query, self.key, self.value)]
+        whole = scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+        result = self.output(whole)
+        return result + whole if self.tapped else result
+
+
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.inputs, self.output = nn.LayerNorm(8), nn.Linear(8, 32), nn.Linear(16, 8)
+
+    def forward(self, x):
+        gate, value = self.inputs(self.norm(x)).chunk(2, -1)
+        return self.output(silu(gate) * value)
+
+
+def test_heads_and_gates_stay_on_their_process():
+    attention = traced(Attention(), 10, 8)
+    assert pairs(attention) == [(["query", "key", "value"], "output")]
+    assert sent(attention, 2)["tensor"] == 0.5 * BATCH * 10 * (2 * 8 + 2 * 8)  # one input, one sum of its gradients
+    assert pairs(traced(Gated(), 8)) == [(["inputs"], "output")]
+
+
+def test_what_something_else_reads_is_no_pair():
+    assert pairs(traced(Attention(tapped=True), 10, 8)) == [
+        (["query"], None),
+        (["key"], None),
+        (["value"], None),
+        (["output"], None),
+    ]
+
+
+def test_the_tensor_axis_needs_fully_connected_layers():
+    class Convolutions(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x).mean((2, 3))
+
+    graph = traced(Convolutions(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1)), 3, 8, 8)
+    assert divided_layers(graph) == []
+    assert set(sent(graph, 2)) == {"data", "shard", "pipeline"}
+
+
+def test_stages_of_equal_flops_send_their_borders():
+    """Three equal layers in three stages: the middle one sends its result onwards and a gradient back."""
+    graph = traced(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)), 8)
+    border = BATCH * 8
+    assert sent(graph, 2)["pipeline"] == border
+    assert sent(graph, 3)["pipeline"] == 2 * border
+    assert "pipeline" not in sent(graph, 64)
+
+
+def test_a_network_without_operators_sends_nothing():
+    class Nothing(nn.Module):
+        def forward(self, x):
+            return x
+
+    graph = trace(Nothing(), Signature(TensorType((2,)), TensorType((2,))), 1, lambda outputs: outputs.sum())
+    assert sent(graph, 2).get("data", 0.0) == 0.0
