@@ -1,7 +1,7 @@
 """What follows a failure: another attempt, or an end (DESIGN, "Outcomes")."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nas.trial import Outcome
 from trainers import Failure, FailureKind, Plan
@@ -37,7 +37,7 @@ def next_attempt(before: Sequence[Failure], failure: Failure, plan: Plan, device
     if failure.kind is FailureKind.CRASHED and _count(before, FailureKind.CRASHED) < CRASH_RETRIES:
         return Retry(plan)
     if failure.kind is FailureKind.OUT_OF_MEMORY and not _count(before, FailureKind.OUT_OF_MEMORY):
-        wider = Plan(data=2 * plan.data, shard=plan.shard, tensor=plan.tensor, pipeline=plan.pipeline)
+        wider = replace(plan, data=2 * plan.data)
         return Retry(wider) if wider.width <= devices else None
     return None
 

@@ -11,6 +11,7 @@ from torch.nn.functional import log_softmax
 from torch.nn.utils import clip_grad_norm_
 
 from trainers.batches import Batch, Tensors, batch_count, epoch_batches
+from trainers.evaluation import evaluate
 from trainers.failure import Diverged
 from trainers.optimizers import make_optimizer, restore
 from trainers.precision import Precision, precision_for
@@ -48,13 +49,36 @@ class Learner:
         if self.ranks > 1:
             from trainers.parallelism import data
 
-            data.check_same(self.network, f"{text}; seed {self.seed}; {self.settings}", self.device)
+            data.check_same(data.described(self.network), self._told(text), self.device)
             self._forward = data.apply(self.network, self.device)
         try:
             yield
         finally:
             self._forward = self.network  # the next leg has a process group of its own
             self.optimizer.zero_grad()
+
+    def _told(self, text: str) -> str:
+        """All that must be the same on all ranks."""
+        return f"{text}; seed {self.seed}; {self.settings}"
+
+    @property
+    def replica(self) -> int:
+        """Which of the ``replicas`` of the network, each of which gets a part of every batch, this rank is of."""
+        return self.rank
+
+    @property
+    def replicas(self) -> int:
+        """Number of replicas of the network."""
+        return self.ranks
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters of the whole network."""
+        return sum(parameter.numel() for parameter in self.network.parameters())
+
+    def measure(self, held_out: Tensors, task: Task) -> dict[str, float]:
+        """The task's metrics and ``loss`` over all of ``held_out``, on every rank."""
+        return evaluate(self.network, held_out, task, self.precision, self.device, self.rank, self.ranks)
 
     def train_epoch(self, data: Tensors, task: Task, epoch: int) -> float:
         """Train on all of ``data`` once; return the mean loss. ``epoch`` counts from 0.
@@ -75,10 +99,7 @@ class Learner:
                 total += self._checked(sums, norms, epoch * steps + first)
                 first = number + 1
                 sums, norms = [], []
-        if self.ranks > 1:
-            from trainers.parallelism.data import share_buffers
-
-            share_buffers(self.network)
+        self._end_epoch()
         return total / len(data)
 
     def state(self) -> dict[str, Any]:
@@ -107,9 +128,15 @@ class Learner:
             epoch=epoch,
             augment=task.augment,
             device=self.device,
-            rank=self.rank,
-            ranks=self.ranks,
+            rank=self.replica,
+            ranks=self.replicas,
         )
+
+    def _end_epoch(self) -> None:
+        if self.ranks > 1:
+            from trainers.parallelism.data import share_buffers
+
+            share_buffers(self.network)
 
     def _set_rate(self, step: int, steps: int) -> None:
         warm_up = round(self.settings.warm_up_epochs * steps)
@@ -119,6 +146,12 @@ class Learner:
 
     def _step(self, batch: Batch, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
         """One optimiser step; return the sum of the own samples' losses, and the gradient's norm before clipping."""
+        self.optimizer.zero_grad()
+        sum_of_losses = self._accumulate(batch, task)
+        return sum_of_losses, self._descend()
+
+    def _accumulate(self, batch: Batch, task: Task) -> torch.Tensor:
+        """Compute the gradients of the mean loss over the whole batch; return the sum of the own samples' losses."""
         own = len(batch.inputs)
         if own:
             loss = self._loss(batch, task)
@@ -129,31 +162,38 @@ class Learner:
             from trainers.parallelism.data import gradient_weight
 
             loss = loss * gradient_weight(own, batch.size, self.ranks)
-        self.optimizer.zero_grad()
-        return sum_of_losses, self._descend(loss)
+        scaler = self.precision.scaler
+        (scaler.scale(loss) if scaler else loss).backward()  # type: ignore[no-untyped-call]
+        return sum_of_losses
 
-    def _descend(self, loss: torch.Tensor) -> torch.Tensor:
+    def _descend(self) -> torch.Tensor:
         scaler = self.precision.scaler
         if scaler is None:
-            loss.backward()  # type: ignore[no-untyped-call]
-            norm = clip_grad_norm_(self._weights, self.settings.gradient_norm)
+            norm = self._clip()
             self.optimizer.step()
             return norm
-        scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         scaler.unscale_(self.optimizer)
-        clip_grad_norm_(self._weights, self.settings.gradient_norm)
+        self._clip()
         scaler.step(self.optimizer)
         scaler.update()
-        return torch.zeros((), device=loss.device)  # an overflow is ordinary here: the scaler leaves the step out
+        return torch.zeros((), device=self.device)  # an overflow is ordinary here: the scaler leaves the step out
+
+    def _clip(self) -> torch.Tensor:
+        """Clip the gradient of the whole network; return its norm before."""
+        return clip_grad_norm_(self._weights, self.settings.gradient_norm)
 
     def _loss(self, batch: Batch, task: Task) -> torch.Tensor:
         with self.precision.autocast():
             outputs = self._forward(batch.inputs)
+        return self._loss_of(outputs, batch.targets, task)
+
+    def _loss_of(self, outputs: torch.Tensor, targets: torch.Tensor, task: Task) -> torch.Tensor:
+        """The mean loss of samples."""
         outputs = outputs.float()
-        loss = task.loss(outputs, batch.targets)
+        loss = task.loss(outputs, targets)
         smoothing = self.settings.label_smoothing
         if smoothing:
-            loss = (1 - smoothing) * loss + smoothing * _uniform_loss(outputs, batch.targets)
+            loss = (1 - smoothing) * loss + smoothing * _uniform_loss(outputs, targets)
         return loss
 
     def _idle_loss(self, batch: Batch) -> torch.Tensor:

@@ -14,7 +14,6 @@ import torch
 from search_spaces import Candidate, Infeasible, broken
 from trainers.batches import Tensors, tensors
 from trainers.context import Context
-from trainers.evaluation import evaluate
 from trainers.learner import Learner
 from trainers.measurement import Fidelity
 from trainers.settings import Settings
@@ -26,6 +25,8 @@ class Supervised:
     Reports the task's metrics as ``val_NAME`` (``test_NAME`` when retraining), ``train_loss`` and ``parameters``.
     Keeps the data on the device, and the last trial's learner for that trial's next leg.
     """
+
+    axes = ("data", "pipeline")
 
     def __init__(self) -> None:
         self._live: tuple[object, Learner] | None = None
@@ -42,7 +43,7 @@ class Supervised:
                 for epoch in range(start, until):
                     loss = learner.train_epoch(train, context.task, epoch)
                     metrics = _measure(learner, held_out, context)
-                    metrics |= {"train_loss": loss, "parameters": _parameters(learner.network)}
+                    metrics |= {"train_loss": loss, "parameters": learner.parameters}
                     self._live = (_identity(candidate, context, epoch + 1), learner)
                     context.report(epoch + 1, metrics, state=learner.state)
                     self._live = self._live if epoch + 1 == until else None
@@ -72,11 +73,20 @@ def _new_learner(candidate: Candidate, context: Context, settings: Settings, epo
     reasons = broken(context.recipe.bounds, {"parameters": _parameters(network)})
     if reasons:
         raise Infeasible("; ".join(reasons))
+    learner = (_stage_of if context.plan.pipeline > 1 else _replica_of)(network, context, settings, epochs)
+    if context.checkpoint:
+        with context.during("load"):
+            learner.load(context.checkpoint.state)
+    return learner
+
+
+def _replica_of(network: torch.nn.Module, context: Context, settings: Settings, epochs: int) -> Learner:
+    """The whole network on this rank."""
     if settings.batch_norm == "global" and context.world_size > 1:
         from trainers.parallelism.batch_norm import make_global
 
         network = make_global(network)
-    learner = Learner(
+    return Learner(
         network.to(context.device),
         settings,
         seed=context.seed,
@@ -85,29 +95,36 @@ def _new_learner(candidate: Candidate, context: Context, settings: Settings, epo
         rank=context.rank,
         ranks=context.world_size,
     )
-    if context.checkpoint:
-        with context.during("load"):
-            learner.load(context.checkpoint.state)
-    return learner
+
+
+def _stage_of(network: torch.nn.Module, context: Context, settings: Settings, epochs: int) -> Learner:
+    """A stage of the network on this rank; raise Infeasible where it cannot be cut into as many."""
+    from trainers.parallelism.partition import CutError
+    from trainers.staged_learner import staged
+
+    try:
+        return staged(
+            network,
+            context.task.signature,
+            settings,
+            plan=context.plan,
+            rank=context.rank,
+            device=context.device,
+            seed=context.seed,
+            epochs=epochs,
+        )
+    except CutError as error:
+        raise Infeasible(str(error)) from error
 
 
 def _measure(learner: Learner, held_out: Tensors, context: Context) -> dict[str, float]:
     prefix = "test" if context.recipe.test else "val"
-    measured = evaluate(
-        learner.network,
-        held_out,
-        context.task,
-        learner.precision,
-        context.device,
-        context.rank,
-        context.world_size,
-    )
-    return {f"{prefix}_{name}": value for name, value in measured.items()}
+    return {f"{prefix}_{name}": value for name, value in learner.measure(held_out, context.task).items()}
 
 
 def _identity(candidate: Candidate, context: Context, epoch: Fidelity) -> object:
     """All that a kept learner depends on."""
-    place = (context.device, context.rank, context.world_size)
+    place = (context.device, context.rank, context.world_size, context.plan)
     return (context.recipe.folder, context.trial, candidate, context.seed, place, epoch)
 
 

@@ -1,4 +1,4 @@
-"""Runs on each of two ranks: legs of several kinds, one after the other; what they measured is written as JSON."""
+"""Runs on each of two or four ranks: legs of several kinds, one after the other, and writes what they measured."""
 
 import json
 import os
@@ -24,6 +24,28 @@ CASES: dict[str, tuple[Candidate, Any, dict[str, Any]]] = {
     "tiny": (candidate(batch_size=64), Bars(samples=6), {}),
 }
 EPOCHS = 3
+RESHARDED = candidate("deep", batch_size=63, optimizer="adamw", learning_rate=0.02)
+
+PIPED: dict[int, dict[str, tuple[str, Candidate, Any, dict[str, Any]]]] = {
+    2: {
+        "piped": ("pipeline=2", candidate(batch_size=63), "digits", {"gradient_norm": 0.5}),
+        "piped-tiny": ("pipeline=2", candidate(batch_size=3), Bars(samples=12), {}),
+        "piped-smooth": ("pipeline=2", candidate(batch_size=64, label_smoothing=0.1), "digits", {}),
+        "piped-bfloat16": ("pipeline=2", candidate(batch_size=64), "digits", {"precision": "bfloat16"}),
+        "piped-norm": ("pipeline=2", candidate("norm", batch_size=64), "digits", {}),
+    },
+    4: {
+        "piped-4": (
+            "pipeline=4,micro_batches=3",
+            candidate("deep", batch_size=63, optimizer="adamw", learning_rate=0.02),
+            "digits",
+            {},
+        ),
+        "data-piped": ("data=2,pipeline=2", candidate("deep", batch_size=63), "digits", {}),
+        "data-piped-idle": ("data=2,pipeline=2", candidate("deep", batch_size=1, learning_rate=0.01), Bars, {}),
+    },
+}
+"""Of so many ranks: plan, candidate, task and settings."""
 
 
 def losses(measurements: list[Any]) -> list[dict[str, float]]:
@@ -32,15 +54,26 @@ def losses(measurements: list[Any]) -> list[dict[str, float]]:
 
 def alone(folder: Path, name: str) -> list[dict[str, float]]:
     """The case in one process."""
-    what, task, settings = CASES[name]
+    what, task, settings = (CASES | {key: case[1:] for cases in PIPED.values() for key, case in cases.items()})[name]
     measurements, failure = run(Runner(recipe(folder / name, task, settings=settings, maximum=EPOCHS)), what, EPOCHS)
     assert failure is None, failure
     return losses(measurements)
 
 
-def main(rank: int, folder: Path) -> None:
+def main(rank: int, world_size: int, folder: Path) -> None:
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
+    found = _two(rank, folder) if world_size == 2 else {}
+    for name, (plan, what, task, settings) in PIPED[world_size].items():
+        runner = Runner(recipe(folder / name, task, settings=settings, maximum=EPOCHS))
+        options = {"rank": rank, "world_size": world_size, "plan": Plan.parse(plan)}
+        measurements, failure = run(runner, what, EPOCHS, **options)
+        found[name] = losses(measurements) if failure is None else failure.to_json()
+    distributed.destroy_process_group()
+    (folder / f"rank{rank}.json").write_text(json.dumps(found))
+
+
+def _two(rank: int, folder: Path) -> dict[str, Any]:
     options = {"rank": rank, "world_size": 2, "plan": Plan(data=2)}
     found: dict[str, Any] = {}
     for name, (what, task, settings) in CASES.items():
@@ -48,8 +81,21 @@ def main(rank: int, folder: Path) -> None:
         measurements, failure = run(runner, what, EPOCHS, **options)
         found[name] = losses(measurements) if failure is None else failure.to_json()
     found |= _legs(folder, options) | _halts(folder, rank, options) | _mistakes(folder, rank, options)
-    distributed.destroy_process_group()
-    (folder / f"rank{rank}.json").write_text(json.dumps(found))
+    return found | _resharded(folder, rank, options)
+
+
+def _resharded(folder: Path, rank: int, options: dict[str, Any]) -> dict[str, Any]:
+    """One trial under four plans, an epoch each, on the kept trainer."""
+    runner = Runner(recipe(folder / "resharded", "digits", maximum=4))
+    piped = options | {"plan": Plan.parse("pipeline=2")}
+    found = []
+    for until, how in ((1, piped), (2, options), (3, piped), (4, {})):
+        if how or rank == 0:
+            measurements, failure = run(runner, RESHARDED, until, **how)
+            assert failure is None, failure
+            found += losses(measurements)
+    _, failure = run(Runner(recipe(folder / "uncut")), candidate("short"), 1, **piped)
+    return {"resharded": found, "uncut": failure.to_json() if failure else None}
 
 
 def _legs(folder: Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -92,6 +138,6 @@ def _mistakes(folder: Path, rank: int, options: dict[str, Any]) -> dict[str, Any
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
     sys.stdout.flush()
     os._exit(0)  # a thread of gloo's that is still ending may abort an interpreter that ends in order

@@ -1,4 +1,4 @@
-"""One process and two ranks, over gloo."""
+"""One process, and two or four ranks over gloo."""
 
 import json
 import subprocess
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.trainers import rank_cases
+from trainers import Runner
 
 pytestmark = pytest.mark.slow
 
@@ -18,20 +19,29 @@ Found = list[dict[str, Any]]
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What each of two ranks found in all cases."""
-    folder = tmp_path_factory.mktemp("ranks")
+    return found_by(2, tmp_path_factory.mktemp("ranks"))
+
+
+@pytest.fixture(scope="module")
+def four_ranks(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What each of four ranks found in their cases."""
+    return found_by(4, tmp_path_factory.mktemp("four"))
+
+
+def found_by(count: int, folder: Path) -> Found:
     root = Path(__file__).parents[2]
     command = [sys.executable, "-W", "error", "-m", "tests.trainers.rank_cases"]
     started = [
-        subprocess.Popen([*command, str(rank), str(folder)], cwd=root, stderr=subprocess.PIPE, text=True)
-        for rank in (0, 1)
+        subprocess.Popen([*command, str(rank), str(count), str(folder)], cwd=root, stderr=subprocess.PIPE, text=True)
+        for rank in range(count)
     ]
     try:
         errors = [process.communicate(timeout=120)[1] for process in started]
     finally:
         for process in started:
             process.kill()
-    assert [process.returncode for process in started] == [0, 0], "\n".join(errors)
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+    assert [process.returncode for process in started] == [0] * count, "\n".join(errors)
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -39,15 +49,55 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Found:
     [("plain", 1e-5), ("adamw", 1e-5), ("idle", 1e-5), ("tiny", 1e-5), ("global", 1e-4), ("idle-global", 1e-4)],
 )
 def test_loss_parity(ranks: Found, tmp_path: Path, name: str, tolerance: float) -> None:
-    alone, two = rank_cases.alone(tmp_path, name), ranks[0][name]
-    assert isinstance(two, list), two
-    assert len(two) == rank_cases.EPOCHS
-    for one, both in zip(alone, two, strict=True):
+    check_parity(ranks, tmp_path, name, tolerance, falls=name in ("plain", "adamw", "global"))
+
+
+@pytest.mark.parametrize("name", ["piped", "piped-tiny", "piped-smooth"])
+def test_loss_parity_of_a_pipeline(ranks: Found, tmp_path: Path, name: str) -> None:
+    check_parity(ranks, tmp_path, name, 1e-5, falls=name != "piped-tiny")
+
+
+@pytest.mark.parametrize("name", ["piped-4", "data-piped", "data-piped-idle"])
+def test_loss_parity_of_four_ranks(four_ranks: Found, tmp_path: Path, name: str) -> None:
+    check_parity(four_ranks, tmp_path, name, 1e-4, falls=True)
+
+
+def check_parity(ranks: Found, folder: Path, name: str, tolerance: float, falls: bool) -> None:
+    """The losses of several ranks are those of one, on a run whose loss ``falls`` by 30 % and more."""
+    alone, several = rank_cases.alone(folder, name), ranks[0][name]
+    assert isinstance(several, list), several
+    assert len(several) == rank_cases.EPOCHS
+    for one, shared in zip(alone, several, strict=True):
         for loss in ("train_loss", "val_loss"):
-            assert both[loss] == pytest.approx(one[loss], rel=tolerance)
-        assert both["val_accuracy"] == one["val_accuracy"]
-    if name in ("plain", "adamw", "global"):
+            assert shared[loss] == pytest.approx(one[loss], rel=tolerance)
+        assert shared["val_accuracy"] == one["val_accuracy"]
+        assert shared["parameters"] == one["parameters"]
+    if falls:
         assert alone[-1]["train_loss"] < 0.7 * alone[0]["train_loss"]
+
+
+@pytest.mark.parametrize("name", ["piped-bfloat16", "piped-norm"])
+def test_pipelines_train_in_bfloat16_and_with_statistics_of_micro_batches(ranks: Found, name: str) -> None:
+    trained = ranks[0][name]
+    assert isinstance(trained, list), trained
+    assert trained[-1]["train_loss"] < 0.7 * trained[0]["train_loss"]
+
+
+def test_a_trial_goes_on_under_another_plan(ranks: Found, tmp_path: Path) -> None:
+    runner = Runner(rank_cases.recipe(tmp_path, "digits", maximum=4))
+    alone, failure = rank_cases.run(runner, rank_cases.RESHARDED, 4)
+    assert failure is None
+    several = ranks[0]["resharded"]
+    for one, shared in zip(rank_cases.losses(alone), several, strict=True):
+        assert shared["train_loss"] == pytest.approx(one["train_loss"], rel=1e-4)
+        assert shared["val_loss"] == pytest.approx(one["val_loss"], rel=1e-4)
+    assert several[-1]["train_loss"] < 0.7 * several[0]["train_loss"]
+
+
+def test_a_network_without_enough_layers_is_infeasible_on_all_ranks(ranks: Found) -> None:
+    for found in ranks:
+        assert found["uncut"]["kind"] == "infeasible"
+        assert "cannot be cut into 2 pipeline stages: it has 0 places" in found["uncut"]["message"]
 
 
 def test_local_statistics_train_with_idle_ranks(ranks: Found) -> None:
@@ -61,7 +111,7 @@ def test_going_on_is_bit_identical(ranks: Found) -> None:
 
 
 def test_only_rank_0_reports(ranks: Found) -> None:
-    assert all(ranks[1][name] == [] for name in (*rank_cases.CASES, "live", "unbroken"))
+    assert all(ranks[1][name] == [] for name in (*rank_cases.CASES, *rank_cases.PIPED[2], "live", "unbroken"))
 
 
 def test_all_ranks_halt_when_rank_0_is_told(ranks: Found) -> None:

@@ -15,7 +15,8 @@ from trainers.tasks.classification import Classification, split
 
 
 class Nets:
-    """``kind``: plain (no batch statistics), norm (with), drop (dropout)."""
+    """``kind``: plain (no batch statistics), norm (with), drop (dropout), deep (layers that skip others),
+    short (one layer)."""
 
     def build(self, architecture: Architecture, signature: Signature) -> nn.Module:
         width, kind = architecture["width"], architecture["kind"]
@@ -24,6 +25,10 @@ class Nets:
             raise Infeasible("a width of 0 is no network")
         if width < 0:
             raise ZeroDivisionError("this build is broken")
+        if kind == "deep":
+            return Deep(channels, width, classes)
+        if kind == "short":
+            return nn.Sequential(nn.Flatten(), nn.Linear(signature.input.elements, classes))
         return nn.Sequential(
             nn.Conv2d(channels, width, 3, 2, 1),
             nn.BatchNorm2d(width) if kind == "norm" else nn.Identity(),
@@ -33,6 +38,26 @@ class Nets:
             Masked(width * 16),
             nn.Linear(width * 16, classes),
         )
+
+
+class Deep(nn.Module):
+    """Residual layers, the first of which also reaches the last; what is given is changed in place."""
+
+    def __init__(self, channels: int, width: int, classes: int) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(channels, width, 3, 2, 1).to(memory_format=torch.channels_last)
+        self.layers = nn.ModuleList(nn.Conv2d(width, width, 3, 1, 1) for _ in range(4))
+        self.shift = nn.Parameter(torch.zeros(width, 1, 1))
+        self.head = nn.Linear(width * 16, classes)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        first = features = self.stem(images)
+        for layer in self.layers:
+            features = features + layer(features.relu())
+        features += first
+        features += self.shift
+        logits: torch.Tensor = self.head(features.flatten(1))
+        return logits
 
 
 class Masked(nn.Module):

@@ -1,9 +1,11 @@
 """Small agreements between the ranks of a trial, over torch.distributed's default group."""
 
 from hashlib import blake2b
+from typing import Any
 
 import torch
 from torch import distributed
+from torch.distributed import ProcessGroup
 
 
 def from_rank_0(number: int, device: str) -> int:
@@ -22,11 +24,18 @@ def differing_ranks(text: str, device: str) -> list[int]:
     return [rank for rank, other in enumerate(every) if other.item() != every[0].item()]
 
 
-def gather_rows(rows: torch.Tensor, counts: list[int]) -> torch.Tensor:
-    """Concatenate the ranks' ``rows`` [counts[rank], ...] in the order of ranks, on every rank."""
+def from_rank(rank: int, value: Any, device: str) -> Any:
+    """Return what ``rank`` gives as ``value`` on every rank; small things only."""
+    held = [value]
+    distributed.broadcast_object_list(held, rank, device=torch.device(device))
+    return held[0]
+
+
+def gather_rows(rows: torch.Tensor, counts: list[int], group: ProcessGroup | None = None) -> torch.Tensor:
+    """Concatenate the ``rows`` [counts[rank], ...] of the ranks of ``group`` (None: all) in order, on each of them."""
     longest = max(counts)
     padded = rows.new_zeros((longest, *rows.shape[1:]))
     padded[: len(rows)] = rows
     every = [torch.empty_like(padded) for _ in counts]
-    distributed.all_gather(every, padded)
+    distributed.all_gather(every, padded, group)
     return torch.cat([part[:count] for part, count in zip(every, counts, strict=True)])

@@ -12,6 +12,7 @@ from trainers.parallelism.share import Collective, Exchange, Share
 if TYPE_CHECKING:
     import torch
     from torch import nn
+    from torch.distributed import ProcessGroup
 
 
 def split(share: Share, plan: Plan, machine: Machine) -> Share:
@@ -44,12 +45,16 @@ def gradient_weight(own: int, batch: int, ranks: int) -> float:
     return own * ranks / batch
 
 
-def check_same(network: "nn.Module", text: str, device: str) -> None:
-    """Raise RuntimeError where another rank has another network, or ``text`` (candidate, seed, settings)."""
+def described(network: "nn.Module") -> str:
+    """Names, shapes and types of all that a network's state holds."""
+    return str([(name, tuple(value.shape), str(value.dtype)) for name, value in network.state_dict().items()])
+
+
+def check_same(network: str, text: str, device: str) -> None:
+    """Raise RuntimeError where another rank has another ``network``, or ``text`` (candidate, seed, settings)."""
     from trainers.parallelism.collectives import differing_ranks
 
-    shapes = [(name, tuple(value.shape), str(value.dtype)) for name, value in network.state_dict().items()]
-    others = differing_ranks(f"{text} {shapes}", device)
+    others = differing_ranks(f"{text} {network}", device)
     if others:
         raise RuntimeError(
             f"ranks {others} built another network than rank 0 (here: {text}); a space's build() must depend on "
@@ -57,13 +62,14 @@ def check_same(network: "nn.Module", text: str, device: str) -> None:
         )
 
 
-def share_buffers(network: "nn.Module") -> None:
-    """Give rank 0's buffers (running statistics) to all ranks."""
+def share_buffers(network: "nn.Module", group: "ProcessGroup | None" = None) -> None:
+    """Give the buffers (running statistics) of the first rank of ``group`` (None: all ranks) to the others."""
     import torch
     from torch import distributed
 
     for buffer in network.buffers():
-        distributed.broadcast(buffer.view(torch.uint8) if buffer.dtype is torch.bool else buffer, 0)
+        sent = buffer.view(torch.uint8) if buffer.dtype is torch.bool else buffer
+        distributed.broadcast(sent, group=group, group_src=0)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,11 @@ from trainers.parallelism.rates import Machine
 from trainers.parallelism.share import Collective, Exchange, Share
 from trainers.parallelism.stages import Cuts, cut
 from trainers.parallelism.workload import Workload
+
+if TYPE_CHECKING:
+    from torch import fx, nn
+
+    from search_spaces import Signature
 
 WORTHWHILE = 1.01
 """How far above its bound the largest stage must be for other orders to be looked at."""
@@ -37,6 +43,17 @@ def split(share: Share, plan: Plan, machine: Machine) -> Share:
     edges = work.crossing_bytes[np.array([0, *starts, work.units])]
     borders = Exchange("pipeline", Collective.SEND, 2, nodes, edges[:-1] + edges[1:], plan.micro_batches)
     return replace(share, work=work, starts=tuple(starts), exchanges=(*share.exchanges, borders))
+
+
+def apply(network: "nn.Module", plan: Plan, signature: "Signature", samples: int) -> "tuple[fx.GraphModule, ...]":
+    """The stages of ``network``, balanced for micro-batches of ``samples``.
+
+    Each takes what the one before returns and keeps the names of its parameters, which it shares with the network.
+    Raises ``partition.CutError`` where there are not so many.
+    """
+    from trainers.parallelism.partition import partition
+
+    return partition(network, signature, samples, plan.pipeline)
 
 
 def best_cut(
