@@ -44,7 +44,10 @@ class Pool:
 
 
 class Neighbourhood:
-    """Neighbours, mutants and strangers of a space. A row is that of `Encoding`, then the space's own features."""
+    """Neighbours, mutants and strangers of a space. A row is that of `Encoding`, then the space's own features.
+
+    ``continuous`` says that some decision is a number of more values than are told apart.
+    """
 
     def __init__(self, space: CandidateSpace) -> None:
         self._space = space
@@ -52,7 +55,7 @@ class Neighbourhood:
         self._features = lru_cache(maxsize=2**16)(space.space.features)
         self._listed: OrderedDict[bytes, Pool] = OrderedDict()
         self.columns = self._encoding.columns
-        self._continuous = any(not column.options and not column.levels for column in self.columns)
+        self.continuous = any(not column.options and not column.levels for column in self.columns)
         first = self._space.sample(np.random.default_rng(0)).architecture
         self.features = [len(group) for group in self._features(first)]
 
@@ -71,7 +74,7 @@ class Neighbourhood:
         pool = self._listed_neighbours(candidate)
         if len(pool.candidates) > _MOST_NEIGHBOURS:
             pool = self._pool(self._space.mutate(candidate, rng) for _ in range(_DRAWN))
-        return Pool.joined([pool, self._nudged(candidate, rng)]) if self._continuous else pool
+        return Pool.joined([pool, self._nudged(candidate, rng)]) if self.continuous else pool
 
     def _listed_neighbours(self, candidate: Candidate) -> Pool:
         key = self.row(candidate).tobytes()

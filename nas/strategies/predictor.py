@@ -3,9 +3,14 @@
 After a first random sample, each proposal maximises the expected improvement (Jones et al. 1998, eq. 15; its logarithm
 as in Ament et al. 2023) of a process on the candidates' decisions (`nas.surrogate`) over the neighbours of the best
 candidates, mutants of them and strangers, and climbs on from the best of these; acquisition among mutations of the best
-is that of White et al. 2021 ("BANANAS"). Results are learnt by their ranks, as normal scores, so that no scale, outlier
-or infeasible candidate distorts the model. Several objectives are joined anew for each proposal by the augmented
-Chebyshev norm with random weights (Knowles 2006, "ParEGO", eq. 2), here of their ranks.
+is that of White et al. 2021 ("BANANAS").
+
+Results are learnt as normal scores of their ranks, so that no scale, outlier or infeasible candidate distorts the
+model. In a continuum ranks tear apart what hardly differs near an optimum: there the better half keeps its values where
+these can be compared ("half-rank warping" of Song et al. 2024, "The Vizier Gaussian process bandit algorithm").
+
+Several objectives are joined anew for each proposal by the augmented Chebyshev norm with random weights (Knowles 2006,
+"ParEGO", eq. 2), here of their ranks.
 """
 
 from collections.abc import Sequence
@@ -14,7 +19,6 @@ from math import inf
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr, ndtri
 from threadpoolctl import ThreadpoolController
 
@@ -35,6 +39,7 @@ _MUTANTS_EACH = 15
 _STRANGERS = 120
 _CLIMBS = 8
 _AUGMENTATION = 0.05
+_FEWEST_VALUES = 4
 _FAILED = (inf, 0.0)
 
 
@@ -105,9 +110,7 @@ class Predictor:
         self._surrogate.condition(known.rows, known.scores)
         if waiting:
             self._surrogate.believe(np.array(waiting[-_MOST_KNOWN:]))
-        chosen = self._climb(
-            self._pool(known.leaders, rng), float(self._surrogate.predict(known.rows)[0].min()), taken, rng
-        )
+        chosen = self._climb(self._pool(known.leaders, rng), float(known.scores.min()), taken, rng)
         if chosen is None:
             return Proposal(self._near.stranger(taken, rng))
         candidate, parent = chosen
@@ -143,10 +146,9 @@ class Predictor:
         if len(order) > most:
             leaders, half = _FEW_LEADERS, most // 2
             order = np.concatenate([order[:half], order[np.linspace(half, len(order) - 1, most - half).astype(int)]])
-        ranks = _dense_ranks(keys[order])
         return _Known(
             rows=np.array([told[at].row for at in order]),
-            scores=ndtri((ranks + 0.5) / len(order)),
+            scores=(_half_ranks if self._near.continuous else _normal_scores)(keys[order]),
             leaders=[told[at].trial for at in order[:leaders] if standing[at, 0] < inf],
         )
 
@@ -214,7 +216,26 @@ def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Arra
     return np.asarray(np.log(deviation) + np.where(z > -1, above, below))
 
 
-def _dense_ranks(keys: NDArray[np.float64]) -> Array:
+def _normal_scores(keys: Array) -> Array:
+    """Normal scores of the ranks of sorted rows, [n]."""
+    return np.asarray(ndtri((_dense_ranks(keys) + 0.5) / len(keys)))
+
+
+def _half_ranks(keys: Array) -> Array:
+    """The same, but of the better half those of the best one's standing are spread by their cost, the last column.
+
+    They keep the score of their worst and the deviation of their scores.
+    """
+    scores = _normal_scores(keys)
+    alike = (keys[:, :-1] == keys[0, :-1]).all(1)
+    better = scores[: min(int(alike.sum()), (len(keys) + 1) // 2)]
+    costs = keys[: len(better), -1]
+    if len(better) >= _FEWEST_VALUES and costs[0] < costs[-1] < inf:
+        better[:] = better[-1] + (costs - costs[-1]) * (better.std() / costs.std())
+    return scores
+
+
+def _dense_ranks(keys: Array) -> Array:
     """Ranks of sorted rows from 0; equal rows share the mean of theirs."""
     new = np.concatenate([[True], (keys[1:] != keys[:-1]).any(1)])
     group = np.cumsum(new) - 1

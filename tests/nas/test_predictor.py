@@ -1,6 +1,7 @@
 """Guided Bayesian optimisation: constraints, failures, older studies, ends; and `auto`, which builds on it."""
 
-from statistics import mean
+from statistics import mean, median
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -12,15 +13,32 @@ from nas.rehearsal import Rehearsal
 from nas.strategies.auto import Auto
 from nas.strategies.evolution import RegularizedEvolution
 from nas.strategies.local import LocalSearch
+from nas.strategies.nsga2 import NSGA2
 from nas.strategies.predictor import Predictor
 from nas.trial import Outcome, Trial
 from nas.warm_start import hand_down
-from search_spaces import Bound, CandidateSpace, Choice, SearchSpace
-from trainers import FailureKind
+from search_spaces import Architecture, Bound, Candidate, CandidateSpace, Choice, Float, SearchSpace
+from search_spaces.cell201 import Cell201
+from trainers import FailureKind, Measurement
 
 
 class Sums(SearchSpace):
     decisions = {f"d{at}": Choice(*range(6), ordered=True) for at in range(8)}
+
+
+class Bowl(SearchSpace):
+    decisions = {
+        "operation": Choice(*"abcdef"),
+        **{f"x{at}": Float(0.0, 1.0) for at in range(3)},
+        "rate": Float(1e-4, 1.0, log=True, when={"operation": ["a", "b", "c"]}),
+    }
+
+    @staticmethod
+    def cost(architecture):
+        """0 at operation b, x = (0.3, 0.5, 0.7) and a rate of 0.01."""
+        away = sum((architecture[f"x{at}"] - (0.3 + 0.2 * at)) ** 2 for at in range(3))
+        rate = (np.log10(architecture["rate"]) + 2) ** 2 / 16 if "rate" in architecture else 0.0
+        return float(away + rate) + 0.05 * abs("abcdef".index(architecture["operation"]) - 1)
 
 
 class Grid(SearchSpace):
@@ -105,3 +123,40 @@ def test_only_measured_trials_count_as_results():
         refused = Trial(number, Proposal(CandidateSpace(Sums()).sample(rng)), "", 0, 1, {})
         search.state.strategy.tell(refused, None, Outcome.INFEASIBLE)
     assert {proposal.operator for proposal in asked(search, 4)} == {"improve"}
+
+
+@pytest.mark.parametrize("make", [Predictor, Auto])
+def test_a_continuum_is_searched_finely(make):
+    """80 random candidates come to about 0.1, evolution by steps of a fifth of the range to about 0.007."""
+    best = []
+    for seed in range(3):
+        search = rehearsal(make, Bowl(), Objectives((Objective("cost", Direction.MINIMIZE),)), seed)
+        costs = []
+        for _ in range(80):
+            trial = search.start()
+            costs.append(Bowl.cost(trial.proposal.candidate.architecture))
+            search.advance(trial, {"cost": costs[-1]})
+        best.append(min(costs))
+    assert median(best) < 1e-3
+
+
+@pytest.mark.clock
+@pytest.mark.parametrize("make", [Predictor, Auto, RegularizedEvolution, LocalSearch, NSGA2])
+def test_the_median_answer_after_5000_trials_takes_at_most_20_ms(make):
+    space = CandidateSpace(Cell201())
+    strategy = make(space, ONE)
+    order = np.random.default_rng(0).permutation(15_625)
+    everything = list(space.space.domain.assignments())
+    for number, at in enumerate(order[:5_000].tolist()):
+        candidate = Candidate(Architecture(everything[at].plain()))
+        accuracy = float(sum(value == "nor_conv_3x3" for value in candidate.architecture.values()))
+        trial = Trial(number, Proposal(candidate), "", 0, 1, {})
+        strategy.tell(trial, Measurement(1, {"a": accuracy}, 1.0), Outcome.COMPLETED)
+    for one in everything:
+        space.space.features(Architecture(one.plain()))  # known by then in a search that has asked so often
+    seconds = []
+    for at in range(25):
+        began = perf_counter()
+        strategy.ask([], np.random.default_rng(at))
+        seconds.append(perf_counter() - began)
+    assert median(seconds) < 0.02

@@ -127,6 +127,33 @@ def test_a_mutation_changes_exactly_one_decision(decisions, seed):
 
 
 @laws
+@given(blocks(floats=True), seeds, st.floats(0.001, 0.5))
+def test_nudges_move_numbers_only_and_none_that_others_depend_on(decisions, seed, spread):
+    domain = Domain(decisions)
+    rng = np.random.default_rng(seed)
+    values = domain.sample(rng)
+    nudged = domain.nudge(values, spread, rng)
+    domain.check(nudged)
+    slots = {slot.name: slot for slot in domain.slots}
+    for name, value in values.items():
+        if isinstance(slots[name].decision, Choice) or slots[name].controls:
+            assert typed_key(nudged[name]) == typed_key(value)
+
+
+def test_the_size_of_a_nudge_is_its_spread_of_the_range():
+    domain = Domain({"rate": Float(1e-4, 1.0, log=True), "units": Integer(0, 100_000)})
+    rng = np.random.default_rng(0)
+    steps = []
+    for _ in range(2_000):
+        nudged = domain.nudge({"rate": 1e-2, "units": 50_000}, 0.01, rng)
+        steps.append([np.log(nudged["rate"] / 1e-2) / np.log(1e4), nudged["units"] / 100_000 - 0.5])
+    moved = [[step for step in column if step] for column in np.array(steps).T]
+    for column in moved:
+        assert 900 < len(column) < 1_100
+        assert np.std(column) == pytest.approx(0.01, rel=0.1)
+
+
+@laws
 @given(blocks(), seeds)
 def test_mutants_are_neighbours_and_neighbours_are_symmetric(decisions, seed):
     domain, rng = small(decisions), np.random.default_rng(seed)
