@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from search_spaces.aten_call import AtenCall, touched_bytes
-from search_spaces.aten_names import ALLOCATED, COPIES, LOOKED_UP, OPERATIONS, SHAPED, UNREAD, WRITTEN
+from search_spaces.aten_names import COPIES, LOOKED_UP, OPERATIONS, SHAPED, UNREAD, WRITTEN
 from search_spaces.aten_products import ATTENTION, CONVOLUTIONS, PRODUCTS, is_depthwise
 from search_spaces.aten_rows import LOSSES, NORMALIZATIONS, SOFTMAXES
 from search_spaces.aten_sums import SCATTERS, SUMS, reduced
@@ -44,16 +44,6 @@ def cost(operator: torch._ops.OpOverload, call: AtenCall, read: list[Tensor], wr
         kind, flops, counted, known = _counts(name, operator, call, written)
     written_bytes = sum(map(touched_bytes, written))
     return Cost(kind, flops, counted.work, counted.depth, _read_bytes(name, call, read), written_bytes, known)
-
-
-def overwrites(name: str) -> bool:
-    """Whether an operator that writes in place does not read what was there."""
-    return name.rstrip("_") in WRITTEN or name == "copy_"
-
-
-def is_allocation(name: str) -> bool:
-    """Whether an operator only asks for memory."""
-    return name in ALLOCATED
 
 
 def _counts(

@@ -33,6 +33,26 @@ def known_looks(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tu
     return rule(args)
 
 
+def own_looks(result: Any, arguments: Sequence[Tensor]) -> tuple[Look | None, ...] | None:
+    """Looks of the results of a call that ran; None where they cannot be made alone, each with a whole storage."""
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    if type(result) not in (Tensor, tuple, list) or not all(type(value) in (Tensor, type(None)) for value in results):
+        return None
+    given = [value for value in results if value is not None]
+    storages = {tensor.untyped_storage()._cdata for tensor in given}
+    if len(storages) < len(given) or any(shared([tensor], arguments) for tensor in given):
+        return None
+    if any(make(look(value)).untyped_storage().nbytes() != value.untyped_storage().nbytes() for value in given):
+        return None
+    return tuple(None if value is None else look(value) for value in results)
+
+
+def shared(results: Sequence[Tensor], arguments: Sequence[Tensor]) -> bool:
+    """Whether all results are views of arguments."""
+    given = {tensor.untyped_storage()._cdata for tensor in arguments}
+    return all(result.untyped_storage()._cdata in given for result in results)
+
+
 _IRRELEVANT = {"approximate"}
 """Named arguments that do not change how results look."""
 

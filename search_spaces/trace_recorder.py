@@ -4,9 +4,8 @@ Each distinct call, of an operator on tensors of one look, is worked out once: w
 the first take little more than the making of their results.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -16,30 +15,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from search_spaces.aten_call import AtenCall
-from search_spaces.aten_costs import Cost, cost, is_allocation, overwrites
-from search_spaces.meta_results import Look, known_looks, look, make
+from search_spaces.aten_costs import Cost, cost
+from search_spaces.aten_habits import Habit, habit_of
+from search_spaces.meta_results import Look, known_looks, look, make, own_looks, shared
 from search_spaces.module_paths import ModulePaths, sequence_number
 from search_spaces.operator_graph import Phase, Role
 from search_spaces.storage_lives import Life, StorageLives
 
 _META = torch.device("meta")
 _PERMANENT = (Role.PARAMETER, Role.BUFFER)
-
-
-@dataclass(frozen=True, slots=True)
-class _Habit:
-    """What an operator does, whatever it is called with.
-
-    ``written`` are the arguments that it changes in place; ``in_place``: the first alone, which it returns.
-    """
-
-    operator: torch._ops.OpOverload
-    name: str
-    views: bool
-    decomposes: bool
-    written: tuple[int | str, ...]
-    in_place: bool
-    overwrites: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +66,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._paths = paths
         self._path = ""
         self._sequence = -1
-        self._habits: dict[int, _Habit] = {}  # by identity: torch hashes its operators slowly
+        self._habits: dict[int, Habit] = {}  # by identity: torch hashes its operators slowly
         self._known: dict[tuple[Any, ...], _Known] = {}
 
     @classmethod
@@ -98,7 +82,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run ``func``, or make results as it would, and record it."""
-        habit = self._habits.get(id(func)) or self._habits.setdefault(id(func), _habit(func))
+        habit = self._habits.get(id(func)) or self._habits.setdefault(id(func), habit_of(func))
         if habit.views:
             return func(*args, **kwargs) if kwargs else func(*args)
         if habit.decomposes:
@@ -121,7 +105,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _first(
-        self, habit: _Habit, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[Tensor]
+        self, habit: Habit, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[Tensor]
     ) -> tuple[_Known, Any]:
         """Work out a call that was not seen before."""
         looks: tuple[Look | None, ...] | None = None if habit.written else known_looks(habit.name, args, kwargs)
@@ -129,14 +113,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             result: Any = _made(_Known(None, looks, tuple if len(looks) > 1 else None))
         else:
             result = func(*args, **kwargs)
-            looks = _looks(result, tensors)
+            looks = own_looks(result, tensors)
         several = type(result) if isinstance(result, (tuple, list)) else None
         results = _tensors(result)
-        changed = _changed(habit, args, kwargs)
-        if is_allocation(habit.name) or not results or (looks is None and not changed and _shared(results, tensors)):
+        changed = habit.changed(args, kwargs)
+        if habit.allocates or not results or (looks is None and not changed and shared(results, tensors)):
             return _Known(None, looks, several), result
         read = [tensor for tensor in tensors if not (habit.overwrites and _replaced(tensor, changed))]
-        written = [*changed, *(tensor for tensor in results if not _shared([tensor], changed))]
+        written = [*changed, *(tensor for tensor in results if not shared([tensor], changed))]
         counted = cost(func, AtenCall(func, args, kwargs, results), read, written)
         if not counted.known:
             self.unknown.add(habit.name)
@@ -144,7 +128,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _record(
         self,
-        habit: _Habit,
+        habit: Habit,
         known: _Known,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
@@ -155,7 +139,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for tensor in _tensors(result):
                 self.lives.begin(tensor)
             return
-        changed = _changed(habit, args, kwargs) if habit.written else []
+        changed = habit.changed(args, kwargs) if habit.written else []
         inputs, parameters = set(), 0
         alive = self.lives.alive
         for tensor in tensors:
@@ -188,27 +172,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             life.kept = True
             self.kept.append((len(self.calls) - (sequence_number() == self._sequence), life))
         return tensor
-
-
-@cache
-def _habit(func: torch._ops.OpOverload) -> _Habit:
-    schema = func._schema
-    written: list[int | str] = []
-    for place, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            written.append(argument.name if argument.kwarg_only else place)
-    aliases = any(value.alias_info is not None for value in schema.returns)
-    views = torch.Tag.inplace_view in func.tags or (aliases and not written) or func.namespace == "prim"
-    in_place = written == [0] and len(schema.returns) == 1 and aliases
-    name = schema.name.partition("::")[2]
-    return _Habit(func, name, views, _decomposes(func), tuple(written), in_place, overwrites(name))
-
-
-def _decomposes(func: torch._ops.OpOverload) -> bool:
-    """Whether it is made of other operators, which autograd shows us, but not inference mode."""
-    kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    name = func.name()  # type: ignore[no-untyped-call]
-    return kernel(name, "CompositeImplicitAutograd") and not kernel(name, "Meta")
 
 
 def _described(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[Tensor], bool]:
@@ -255,36 +218,7 @@ def _made(known: _Known) -> Any:
     return results[0] if known.several is None else known.several(results)
 
 
-def _looks(result: Any, tensors: Iterable[Tensor]) -> tuple[Look | None, ...] | None:
-    """Looks of results that can be made alone: each has a whole storage of its own."""
-    results = result if isinstance(result, (tuple, list)) else (result,)
-    if type(result) not in (Tensor, tuple, list) or not all(type(value) in (Tensor, type(None)) for value in results):
-        return None
-    whole = [value for value in results if value is not None]
-    storages = {tensor.untyped_storage()._cdata for tensor in (*whole, *tensors)}
-    if len(storages) < len(whole) + len({tensor.untyped_storage()._cdata for tensor in tensors}):
-        return None
-    if any(make(look(value)).untyped_storage().nbytes() != value.untyped_storage().nbytes() for value in whole):
-        return None
-    return tuple(None if value is None else look(value) for value in results)
-
-
 def _tensors(result: Any) -> list[Tensor]:
     if isinstance(result, Tensor):
         return [result]
     return [value for value in result if isinstance(value, Tensor)] if isinstance(result, (tuple, list)) else []
-
-
-def _shared(results: list[Tensor], tensors: list[Tensor]) -> bool:
-    """Whether all results are views of arguments."""
-    given = {tensor.untyped_storage()._cdata for tensor in tensors}
-    return all(result.untyped_storage()._cdata in given for result in results)
-
-
-def _changed(habit: _Habit, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
-    """The arguments that are written in place, where given."""
-    given = [
-        kwargs.get(place) if isinstance(place, str) else args[place] if place < len(args) else None
-        for place in habit.written
-    ]
-    return [value for value in given if isinstance(value, Tensor)]
