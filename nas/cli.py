@@ -263,6 +263,58 @@ def spaces(json: Json = None) -> None:
     print_spaces(_console(), found)
 
 
+@app.command()
+def analyze(
+    space: Annotated[
+        str | None, typer.Argument(metavar="[SPACE]", help="A search space, as a name or module:name.")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option(metavar="SEED", min=0, help="Its architecture at random.", show_default="0")
+    ] = None,
+    architecture: Annotated[str | None, typer.Option(metavar="TEXT", help="Or as nas best prints it.")] = None,
+    module: Annotated[
+        str | None, typer.Option(metavar="MODULE:NAME", help="In place of a space: a function that makes a network.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Samples of a step.", show_default="trainer.batch_size, 64")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose input and output it has.", show_default="digits")
+    ] = None,
+    shape: Annotated[
+        str | None, typer.Option("--input", metavar="SHAPE", help="Another input: 3x32x32, or 64:int64.")
+    ] = None,
+    settings: Set = None,
+    every: Annotated[bool, typer.Option("--all", help="Every operator, not folded by module.")] = False,
+    json: Json = None,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the graph, critical path marked (.svg, .html).")
+    ] = None,
+) -> None:
+    """Count what a training step of one network costs: work, depth, memory, traffic. Nothing is trained."""
+    from nas.analysed import Request, resolve
+    from nas.graph_figure import check_figure
+
+    if figure is not None:
+        check_figure(figure)
+    request = Request(space, sample, architecture, module, task, shape, batch, settings or ())
+    analysed = resolve(request)
+    from nas.analysis import analyze as analyze_network
+    from nas.analysis_tables import analysis
+    from nas.errors import ConfigError
+
+    found, console = analyze_network(analysed), _console(wide=True)
+    _answer(json, found.plain())
+    analysis(console, found, every)
+    if found.unknown is not None:
+        raise ConfigError(found.told_unknown)
+    if figure is not None:
+        from nas.graph_figure import write_figure
+
+        write_figure(figure, found)
+        console.print(f"figure: {figure}", soft_wrap=True)
+
+
 @app.command("new-space")
 def new_space(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the package and of its space, as my-space.")],
@@ -317,10 +369,12 @@ def check(
     raise typer.Exit(AllFailedError.exit_code if found.findings else 0)
 
 
-def _console() -> Any:
+def _console(wide: bool = False) -> Any:
+    """Of the terminal's width; ``wide``: of 120 characters where there is none."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    console = Console(highlight=False)
+    return Console(highlight=False, width=max(console.width, 120)) if wide and not console.is_terminal else console
 
 
 def _load(folder: Path) -> "Study":

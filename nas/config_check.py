@@ -53,12 +53,12 @@ def check(config: SearchConfig) -> None:
     domain = _hyperparameters(config)
     if search.trainer == SUPERVISED:
         _check_supervised(config)
-    space = _space(config)
+    space = checked_space(config)
     _check_clash(space, domain)
     candidates = CandidateSpace(space, domain)
     known_candidates(candidates, search.start or ())
     _check_strategy(config, candidates)
-    shapes = _check_task(config)
+    shapes = checked_signature(config)
     if _own(search.trainer):
         _check_function("search.trainer", search.trainer, TRAINERS, "a trainer is a function train(candidate, context)")
     if search.trainer == SUPERVISED or builds_networks(_loaded("search.trainer", search.trainer, TRAINERS)):
@@ -138,7 +138,8 @@ def _check_name(key: str, code: Any, registry: Registry) -> None:
             registry.load(code)
 
 
-def _space(config: SearchConfig) -> SearchSpace:
+def checked_space(config: SearchConfig) -> SearchSpace:
+    """The space; raise ConfigError where it cannot be made, is none, or holds nothing."""
     _check_arguments("space", _loaded("search.space", config.search.space, SPACES), config.space)
     with named("search.space", "space"), guarded("search.space"):
         space: Any = config.reference("space").make(SPACES)
@@ -160,9 +161,14 @@ def _hyperparameters(config: SearchConfig) -> Domain | None:
         return hyperparameter_domain(config.hyperparameters)
 
 
-def _check_supervised(config: SearchConfig) -> None:
+def checked_settings(config: SearchConfig) -> Settings:
+    """Settings of the supervised trainer; raise ConfigError naming the wrong one."""
     with named("trainer", "trainer"):
-        Settings.parse(config.trainer)
+        return Settings.parse(config.trainer)
+
+
+def _check_supervised(config: SearchConfig) -> None:
+    checked_settings(config)
     fidelity = config.fidelity
     levels = (fidelity.max,) if fidelity.rule == "none" else rungs(fidelity.min, fidelity.max, fidelity.eta)
     for level in levels:
@@ -206,7 +212,8 @@ def _check_strategy(config: SearchConfig, space: CandidateSpace) -> None:
         rule(config.declared_objectives, config.fidelity.min, config.fidelity.max, config.fidelity.eta)
 
 
-def _check_task(config: SearchConfig) -> Signature:
+def checked_signature(config: SearchConfig) -> Signature:
+    """The signature of the task; raise ConfigError where the task cannot be made or has none."""
     _check_arguments("task", _loaded("search.task", config.search.task, TASKS), config.task)
     with named("search.task", "task"), guarded("search.task"):
         task = config.reference("task").make(TASKS)
