@@ -17,7 +17,7 @@ from search_spaces.step_flops import step_flops, step_macs
 from trainers.parallelism.volumes import EXCHANGES
 
 _MOST_ROWS = 36
-_MOST_ON_PATH = 12
+_MOST_ON_PATH = 24
 _NETWORK = "(network)"
 
 
@@ -136,21 +136,22 @@ def _memory(step: StepAnalysis) -> RenderableGroup:
 
 
 def _critical_path(step: StepAnalysis) -> RenderableGroup:
-    """The modules that hold most of the depth, in the order of the path."""
+    """The modules on the path in its order; those that hold most of it where there are many."""
     graph, path = step.graph, step.concurrency.critical_path
-    groups: dict[tuple[str, Phase], list[int]] = {}
-    of = {place: group for group in by_module(graph, _MOST_ROWS) for place in group.places}
+    parts: dict[tuple[str, Phase], list[int]] = {}
+    of = {place: group for group in by_module(graph, _MOST_ON_PATH) for place in group.places}
     for place in path:
-        groups.setdefault((of[place].module, of[place].phase), []).append(place)
-    depths = {key: sum(graph.operators[place].depth for place in places) for key, places in groups.items()}
+        parts.setdefault((of[place].module, of[place].phase), []).append(place)
+    depths = {key: sum(graph.operators[place].depth for place in places) for key, places in parts.items()}
     shown = sorted(depths, key=lambda key: -depths[key])[:_MOST_ON_PATH]
-    title = f"Critical path: {len(path):,} operators, {step.concurrency.depth:,} operations deep; its longest parts"
     table = _table("module", ("pass",), ("operators", "D", "share"))
-    for key, places in groups.items():
+    for key, places in parts.items():
         if key in shown:
             share = f"{depths[key] / max(step.concurrency.depth, 1):.0%}"
-            table.add_row(Text(key[0] or _NETWORK), key[1].value, str(len(places)), f"{depths[key]:,}", share)
-    return _titled(title, table)
+            table.add_row(Text(key[0] or _NETWORK), key[1].value, f"{len(places):,}", f"{depths[key]:,}", share)
+    if len(parts) > len(shown):
+        table.add_row(f"... and {len(parts) - len(shown)} more")
+    return _titled(f"Critical path: {len(path):,} operators, {step.concurrency.depth:,} operations deep", table)
 
 
 def _volumes(step: StepAnalysis) -> RenderableGroup:

@@ -104,7 +104,7 @@ def _levels(inputs: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _rows(groups: Sequence[Group], inputs: Sequence[Sequence[int]]) -> list[int]:
-    """A forward group's level; a backward group is beside the forward group of its module, else of the one before."""
+    """A forward group's level; a backward group is beside a forward group of its module, above what it reads."""
     levels = _levels(inputs)
     beside: dict[str, list[int]] = {}
     rows: list[int] = []
@@ -113,9 +113,15 @@ def _rows(groups: Sequence[Group], inputs: Sequence[Sequence[int]]) -> list[int]
             beside.setdefault(group.module, []).append(levels[number])
             rows.append(levels[number])
         else:
-            own = beside.get(group.module) or rows[-1:] or [0]
-            rows.append(own.pop() if len(own) > 1 else own[0])
+            read = [rows[source] for source in inputs[number] if groups[source].phase is group.phase]
+            rows.append(_beside(beside.get(group.module, []), min(read, default=max(levels) + 1)))
     return rows
+
+
+def _beside(own: Sequence[int], limit: int) -> int:
+    """The lowest of a module's ``own`` rows above the ``limit``; without one, next to it."""
+    above = [row for row in own if row < limit]
+    return max(above) if above else min(own, default=max(limit - 1, 0))
 
 
 def _lanes(

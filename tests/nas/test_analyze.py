@@ -118,7 +118,7 @@ def test_all_shows_every_operator(nas):  # noqa: F811
     folded, every = (nas("analyze", "cell201", "--batch", 2, *more)[1] for more in ([], ["--all"]))
     assert "stages.0.0.operations" not in folded.partition("Memory")[0]
     assert "stages.0.4.operations" in every
-    assert len(folded.splitlines()) < 90 < len(every.splitlines())
+    assert len(folded.splitlines()) < 110 < len(every.splitlines())
 
 
 @pytest.mark.parametrize("code", ["own_networks:small", "own_networks:made"])
@@ -205,6 +205,8 @@ def test_boxes_lie_below_what_they_read_and_share_no_place(space):
         source, target = layout.boxes[arrow.source], layout.boxes[arrow.target]
         if target.group.phase is Phase.FORWARD:
             assert source.row < target.row
+        else:
+            assert source.row >= target.row
     marked = [arrow for arrow in layout.arrows if arrow.critical]
     assert [arrow.target for arrow in marked][:-1] == [arrow.source for arrow in marked][1:]  # one way, unbroken
     assert {box for arrow in marked for box in (arrow.source, arrow.target)} == layout.critical
