@@ -22,6 +22,7 @@ from nas.graph_metrics import NAMES as GRAPH_NAMES
 from nas.graph_metrics import GraphMetrics
 from nas.keys import KeyMaker
 from nas.known import known_candidates
+from nas.plan_check import CutsInto
 from nas.recorded import reads_table
 from nas.retention import Retention
 from nas.search_state import SearchState
@@ -168,6 +169,8 @@ class Parts:
         code |= dict.fromkeys(self.config.search.static_metrics or ())
         graph = GraphMetrics(tuple(one for one in code if one in GRAPH_NAMES), self.config.trainer)
         functions = [(Reference(one).name, _factory(STATIC_METRICS, one)) for one in code if one not in graph.names]
+        if self.plan.pipeline > 1:
+            functions.append(("trial.plan", CutsInto(self.plan.pipeline)))
         return StaticStage(self.space, lambda: self.materials.task.signature, functions, self.config.bounds, graph)
 
     def executor(self, origin: float, interrupted: Callable[[], int]) -> Executor:

@@ -35,10 +35,14 @@ from nas.display import counted, number
 from nas.errors import AllFailedError, ConfigError, Interrupted, StorageError
 from nas.outcomes import next_attempt
 from nas.parts import CLOSE_SECONDS, check_capacity, check_fits, make_executor, make_recipe
+from nas.plan_check import CutsInto, check_plan
 from nas.signals import AtOnce, Interrupts
+from nas.static_stage import StaticStage
 from nas.study import load
 from nas.trained import check_trained
-from trainers import Failure, FailureKind, Measurement, Plan
+from search_spaces import Candidate
+from trainers import Failure, FailureKind, Measurement, Plan, Recipe
+from trainers.materials import Materials
 
 _POLL_SECONDS = 0.2
 _REQUEST = "request.json"
@@ -84,11 +88,13 @@ def retrain(
         degrees = Plan.parse(plan) if plan else config.plan or Plan()
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    check_capacity(config, degrees)
+    check_plan(config, degrees)
     place = retrained_folder(folder, chosen.number)
+    recipe = replace(make_recipe(config, place), test=True, bounds=(), replicates=1)
+    _check_cut(recipe, chosen.proposal.candidate, degrees)
+    check_capacity(config, degrees)
     watch(f"training trial {chosen.number} anew with {counted(seeds, 'seed')}, to be measured on the test split")
     _prepare(place, {"plan": str(degrees), "maximum": config.fidelity.max, "trainer": config.trainer})
-    recipe = replace(make_recipe(config, place), test=True, bounds=(), replicates=1)
     legs = [
         Leg(
             LegId(seed, 0, 0),
@@ -113,6 +119,16 @@ def retrain(
             executor.close(CLOSE_SECONDS)
     metrics = tuple(measurement.metrics for measurement in measurements)
     return RetrainResult(chosen.number, metrics, *_statistics(metrics), seconds, place)
+
+
+def _check_cut(recipe: Recipe, candidate: Candidate, plan: Plan) -> None:
+    """Raise ConfigError where the network cannot be cut as ``plan`` says."""
+    if plan.pipeline > 1:
+        made = Materials(recipe.space, recipe.task)
+        stage = StaticStage(made.space, lambda: made.task.signature, [("plan", CutsInto(plan.pipeline))], ())
+        reason = stage.judge(candidate).reason
+        if reason:
+            raise ConfigError(f'plan = "{plan}": {reason}')
 
 
 def _statistics(metrics: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, float]]:

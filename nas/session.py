@@ -18,6 +18,7 @@ from nas.controller import Ending, Watch
 from nas.errors import StorageError, StudyError
 from nas.event_log import EventLog, Record
 from nas.parts import CLOSE_SECONDS, Parts, check_capacity
+from nas.plan_check import check_plan
 from nas.recorded import check_same_table, table_digest
 from nas.search_state import SearchState
 from nas.signals import AtOnce, Interrupts
@@ -44,6 +45,7 @@ def run(config: SearchConfig, folder: Path, watch: Watch = silent) -> Ending:
     if (folder / "trials").exists():
         raise StudyError(f"{folder} holds the trials of a study whose log is gone; choose another folder")
     parts = Parts(config, folder)
+    check_plan(config, parts.plan)
     check_capacity(config, parts.plan)
     state = parts.state()
     return _session(parts, state, watch, opening=[_header(parts), *_inheritance(parts)], anew=True)
@@ -69,6 +71,7 @@ def resume(
     parts = Parts(config, folder)
     parts.check_schema(study.header["space"])
     check_same_table(config, study)
+    check_plan(config, parts.plan)
     check_capacity(config, parts.plan)
     return _session(parts, parts.state(), watch, opening=[] if study.inherited_from else _inheritance(parts))
 

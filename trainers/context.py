@@ -57,6 +57,11 @@ def builds_networks(trainer: Any) -> bool:
     return bool(getattr(trainer, "builds", True))
 
 
+def applied_axes(trainer: Any) -> tuple[str, ...]:
+    """Axes of a plan that a trainer applies, from its attribute ``axes``; the data axis alone where it has none."""
+    return tuple(getattr(trainer, "axes", ("data",)))
+
+
 class Trainer(Protocol):
     """Trains one candidate from ``context.start`` to ``context.until``, reporting on the way."""
 

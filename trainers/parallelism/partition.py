@@ -1,7 +1,8 @@
 """Cuts a network into consecutive stages, each a module of its own that keeps the names of its parameters.
 
-Cuts lie before calls that have trainable weights, so that every stage learns; weights that several calls share stay
-in one stage, and only tensors pass a border. Stages are balanced by the operators of a traced step.
+Between two calls that have trainable weights lies one place where a cut is possible, so that every stage learns: the
+one that the fewest values pass. Weights that several calls share stay in one stage, and only tensors pass a border.
+Stages are balanced by the operators of a traced step.
 """
 
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ def _error(reason: str, stages: int) -> CutError:
 
 
 class _Chain(nn.Module):
-    """All units of a network, run one after another; a unit begins with a call that has trainable weights."""
+    """All units of a network, run one after another; each has one call with trainable weights."""
 
     def __init__(self, network: nn.Module, graph: fx.Graph) -> None:
         super().__init__()
@@ -65,7 +66,7 @@ class _Chain(nn.Module):
         self._input, self._output = (_only(graph, op) for op in ("placeholder", "output"))
         weights = [_state(network, node) for node in self._nodes]
         learning = [place for place, (trainable, _) in enumerate(weights) if trainable]
-        self._starts = [0, *learning[1:], len(self._nodes)]
+        self._starts = [0, *self._narrowest(learning), len(self._nodes)]
         self.tied = self._tied([tensors for _, tensors in weights])
         self.units = nn.ModuleList(self.part(unit, unit + 1) for unit in range(len(self._starts) - 1))
         self.crossing = np.zeros(len(self.units))
@@ -98,6 +99,17 @@ class _Chain(nn.Module):
         behind = {*self._nodes[place:], self._output}
         before = [self._input, *self._nodes[:place]]
         return [node for node in before if not behind.isdisjoint(node.users)] if unit else [self._input]
+
+    def _narrowest(self, learning: Sequence[int]) -> list[int]:
+        """Between each two places that are ``learning``, the last of those before which the fewest values pass."""
+        place = {node: number for number, node in enumerate((self._input, *self._nodes, self._output), -1)}
+        opened = np.zeros(len(place) + 1, np.intp)
+        for node in (self._input, *self._nodes):
+            opened[place[node] + 1] += 1
+            opened[max([place[node], *(place[user] for user in node.users)]) + 1] -= 1
+        passing = np.cumsum(opened)
+        spans = zip(learning, learning[1:], strict=False)
+        return [min(range(end, first, -1), key=passing.__getitem__) for first, end in spans]
 
     def _tied(self, tensors: Sequence[Sequence[Tensor]]) -> set[int]:
         """Units before which a cut would part those that share a tensor."""

@@ -1,0 +1,58 @@
+"""Whether trials can be trained under a plan: what their trainer applies, and whether a network can be cut."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nas.config import SearchConfig
+from nas.config_check import SUPERVISED, named
+from nas.errors import ConfigError
+from search_spaces import Candidate, Infeasible, Reference, Signature
+from trainers import TRAINERS, Plan, applied_axes
+from trainers.parallelism.plan import AXES
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+_UNPIPED = {
+    "batch_norm": ("global", 'stages see one micro-batch at a time; set batch_norm = "local"'),
+    "precision": ("float16", 'stages would scale their gradients apart; set precision = "bfloat16" or "float32"'),
+}
+
+
+def check_plan(config: SearchConfig, plan: Plan) -> None:
+    """Raise ConfigError where the trainer cannot apply ``plan``, or its settings forbid it."""
+    code = config.search.trainer
+    with named("search.trainer"):
+        trainer = TRAINERS.load(code) if isinstance(code, str) else code
+    for axis in AXES:
+        if getattr(plan, axis) > 1 and axis not in applied_axes(trainer):
+            raise ConfigError(
+                f'trial.plan = "{plan}": search.trainer = {Reference(code).name!r} applies '
+                f"{', '.join(applied_axes(trainer))} and not {axis}; use data={getattr(plan, axis)}, "
+                'the trainer "supervised", or name what yours applies in its attribute axes'
+            )
+    if plan.pipeline > 1 and code == SUPERVISED:
+        for key, (value, why) in _UNPIPED.items():
+            if config.trainer.get(key) == value:
+                raise ConfigError(
+                    f'trainer.{key} = "{value}" does not go with trial.plan = "{plan}": {why}, or use a plan '
+                    "without pipeline"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class CutsInto:
+    """A static metric that measures nothing: it refuses candidates that cannot be cut into so many ``stages``."""
+
+    stages: int
+
+    def __call__(self, candidate: Candidate, network: "Module | None", signature: Signature) -> dict[str, float]:
+        """Raise Infeasible with the reason; a network that has to be built for real is judged by its trial."""
+        if network is not None:
+            from trainers.parallelism.partition import CutError, partition
+
+            try:
+                partition(network, signature, 2, self.stages)
+            except CutError as error:
+                raise Infeasible(str(error)) from error
+        return {}
