@@ -315,6 +315,24 @@ def analyze(
         console.print(f"figure: {figure}", soft_wrap=True)
 
 
+@app.command()
+def calibrate(
+    device: Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu or cuda.")] = "auto",
+    seconds: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="For its operators.", show_default="36")
+    ] = None,
+    json: Json = None,
+) -> None:
+    """Measure what this machine's device and links can do, once: predictions of trials rest on it."""
+    from nas.calibrating import calibrate_here
+    from nas.tables import lines
+
+    console = _console()
+    measured = calibrate_here(device, seconds, lambda line: console.print(line, soft_wrap=True))
+    _answer(json, measured.plain())
+    lines(console, measured.lines())
+
+
 @app.command("new-space")
 def new_space(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the package and of its space, as my-space.")],

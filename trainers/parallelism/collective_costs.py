@@ -103,4 +103,7 @@ def half(link: Link, ranks: int, size: FloatArray) -> FloatArray:
 
 def send(link: Link, size: FloatArray) -> FloatArray:
     """Seconds of messages of ``size`` bytes each [n] from one process to another: L + B G; 0 where ``size`` is 0."""
-    return np.where(size > 0, link.latency_seconds + size * link.seconds_per_byte, 0.0)
+    own, byte = link.send_latency_seconds, link.send_seconds_per_byte
+    latency = link.latency_seconds if own is None else own
+    per_byte = link.seconds_per_byte if byte is None else byte
+    return np.where(size > 0, latency + size * per_byte, 0.0)

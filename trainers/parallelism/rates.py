@@ -42,7 +42,8 @@ class OperatorRate:
 class Link:
     """What a group of ``ranks`` processes on ``nodes`` machines needs for a message: L + B G; measured all-reduces.
 
-    ``measured`` holds (bytes, seconds) of all-reduces in ascending order of bytes.
+    ``measured`` holds (bytes, seconds) of all-reduces in ascending order of bytes. A message from one process to
+    another takes L and G too, or what is measured of it.
     """
 
     ranks: int
@@ -52,10 +53,14 @@ class Link:
     seconds_per_byte: float
     """G."""
     measured: tuple[tuple[float, float], ...] = ()
+    send_latency_seconds: float | None = None
+    send_seconds_per_byte: float | None = None
 
     def __post_init__(self) -> None:
         _check("latency_seconds", self.latency_seconds, least=0)
         _check("seconds_per_byte", self.seconds_per_byte, least=0)
+        _check("send_latency_seconds", self.send_latency_seconds or 0.0, least=0)
+        _check("send_seconds_per_byte", self.send_seconds_per_byte or 0.0, least=0)
         sizes = [size for size, _ in self.measured]
         if sizes != sorted(set(sizes)):
             raise ValueError("link: measured = sizes out of order; give (bytes, seconds) by ascending bytes, each once")

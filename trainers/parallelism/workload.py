@@ -146,7 +146,7 @@ def columns(
         flops=flops,
         bytes=moved,
         parameters=parameters * (graph.parameters / max(parameters.sum(), 1.0)),
-        tensors=(parameters > 0) * (_gradients(graph) / max(int(np.count_nonzero(parameters)), 1)),
+        tensors=np.where(parameters > 0, _gradients(graph) / max(int(np.count_nonzero(parameters)), 1), 0.0),
         saved_bytes=array([float(operator.saved_bytes) for operator in operators]),
         written_bytes=array([float(operator.written_bytes) for operator in operators]),
         temporary_bytes=_temporary_bytes(graph),

@@ -1,0 +1,39 @@
+"""Rates of the present machine for whoever needs them: as they were measured once, or by a short calibration now."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster.calibration import SHORT, calibrate
+from cluster.machine_file import DamagedError, Key, cache_folder, load, save
+from trainers.parallelism.rates import Machine
+
+
+def known_machine(
+    device: str = "cpu",
+    threads: int = 1,
+    dtype: str = "float32",
+    devices: int | None = None,
+    folder: Path | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Machine:
+    """Rates that ``nas calibrate`` left, or those in ``folder`` (the study's), or else of a short calibration.
+
+    That one is kept in ``folder`` and told through ``say``, as is a file that cannot be read. Nothing else is written:
+    the user's cache is filled by ``nas calibrate`` alone.
+    """
+    key = Key.here(device, threads, dtype)
+    for place in (cache_folder(), *([folder] if folder else [])):
+        try:
+            found = load(key, place)
+        except DamagedError as error:
+            say(str(error))
+            continue
+        if found is not None:
+            return found
+    say(f"no rates of {key.device} with {threads} thread(s) yet: measuring for {SHORT:g} s; nas calibrate is exacter")
+    measured = calibrate(device, threads, dtype, SHORT, devices)
+    for failure in measured.failures:
+        say(failure)
+    if folder:
+        save(measured.machine, key, folder)
+    return measured.machine

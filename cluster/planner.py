@@ -1,0 +1,156 @@
+"""The plans of a candidate that are worth a device: all legal ones priced, the Pareto set kept (MODELS.md 4.5).
+
+A plan is legal where its axes can be applied, its width is at most the devices, and each micro-batch has a sample. It
+is worth its devices where no plan of as many or fewer is as fast.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, inf
+
+import numpy as np
+
+from trainers.parallelism.calibrated import Calibrated
+from trainers.parallelism.collective_costs import all_reduce
+from trainers.parallelism.correction import NOISE, SPREAD
+from trainers.parallelism.cost import divide, stage_seconds
+from trainers.parallelism.memory import fits
+from trainers.parallelism.plan import AXES, INSTALLED_AXES, Plan
+from trainers.parallelism.workload import Workload
+
+EVERY_DEGREE = 8
+"""Up to here each degree is tried; above, 2^k and 3 * 2^k."""
+
+Workloads = Callable[[int], Workload]
+"""The workload of a micro-batch of so many samples, such as `trainers.parallelism.scaling.Scaled`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A plan, with the seconds of a step and the memory of the fullest device that are expected of it."""
+
+    plan: Plan
+    seconds: float
+    memory_bytes: float
+    log_error: float
+    """Standard deviation of log(measured / predicted seconds)."""
+
+    @property
+    def devices(self) -> int:
+        """Devices that the plan takes."""
+        return self.plan.width
+
+    def trial_seconds(
+        self, steps: int, evaluation_seconds: float = 0.0, start_seconds: float = 0.0, checkpoint_seconds: float = 0.0
+    ) -> float:
+        """Of ``steps`` and all that stands between them: evaluations, the start of the gang, checkpoints."""
+        return steps * self.seconds + evaluation_seconds + start_seconds + checkpoint_seconds
+
+
+def plans(
+    work: Workloads, model: Calibrated, devices: int, batch: int, installed: Collection[str] = INSTALLED_AXES
+) -> tuple[Option, ...]:
+    """The plans for a global ``batch`` that fit on the devices and are worth them, fewest devices first.
+
+    Empty where none fits; `priced` then says what each would need. Raises ValueError for less than one device or
+    sample.
+    """
+    every = priced(work, model, devices, batch, installed)
+    return pareto(option for option in every if fits(option.memory_bytes, option.log_error, model.machine))
+
+
+def priced(
+    work: Workloads, model: Calibrated, devices: int, batch: int, installed: Collection[str] = INSTALLED_AXES
+) -> Iterator[Option]:
+    """Every legal plan with its price, whether it fits or not; those that cannot split this network are left out."""
+    for plan in legal(devices, batch, installed):
+        try:
+            cost = model.price(work(micro_batch(plan, batch)), plan)
+        except ValueError:  # fewer units than stages, nothing that the tensor axis divides, no such link
+            continue
+        yield Option(plan, cost.seconds, cost.memory_bytes, cost.log_error)
+
+
+def legal(devices: int, batch: int, installed: Collection[str] = INSTALLED_AXES) -> Iterator[Plan]:
+    """Plans of at most ``devices`` whose every micro-batch has a sample, along ``installed`` axes alone.
+
+    A pipeline alone takes a batch in parts. ``installed`` may name ``recompute`` beside the axes.
+    """
+    if devices < 1 or batch < 1:
+        raise ValueError(f"plans: devices = {devices}, batch = {batch}; both are at least 1")
+    choices = [degrees(devices) if axis in installed else (1,) for axis in AXES]
+    recompute = (False, True) if "recompute" in installed else (False,)
+    for data, shard, tensor, pipeline in product(*choices):
+        own = batch // (data * shard)
+        if data * shard * tensor * pipeline > devices or own < 1:
+            continue
+        for exponent in range(own.bit_length() if pipeline > 1 else 1):
+            for again in recompute:
+                yield Plan(data, shard, tensor, pipeline, 2**exponent, again)
+
+
+def degrees(most: int) -> tuple[int, ...]:
+    """Degrees of an axis up to ``most``: each up to 8, above that 2^k and 3 * 2^k."""
+    sparse = (base << shift for shift in range(most.bit_length()) for base in (1, 3))
+    return tuple(sorted({*range(1, min(most, EVERY_DEGREE) + 1), *(degree for degree in sparse if degree <= most)}))
+
+
+def micro_batch(plan: Plan, batch: int) -> int:
+    """Samples of the largest micro-batch on the rank with most of them."""
+    return ceil(ceil(batch / (plan.data * plan.shard)) / plan.micro_batches)
+
+
+def pareto(options: Iterable[Option]) -> tuple[Option, ...]:
+    """Those that none of as many or fewer devices equals, fewest devices first; of equals the one of least memory."""
+    kept: list[Option] = []
+    for option in sorted(options, key=lambda o: (o.devices, o.seconds, o.memory_bytes, str(o.plan))):
+        if not kept or option.seconds < kept[-1].seconds:
+            if kept and kept[-1].devices == option.devices:
+                continue
+            kept.append(option)
+    return tuple(kept)
+
+
+def evaluation_seconds(work: Workload, model: Calibrated, samples: int, ranks: int = 1) -> float:
+    """Seconds of a forward pass over ``samples``, shared by ``ranks``, in batches as large as ``work``."""
+    forward, _ = stage_seconds(divide(work, Plan(), model.machine), Plan(), model.machine)
+    return float(forward.sum()) * ceil(samples / ranks) / work.samples
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSteps:
+    """What the first steps of a trial took under a plan: seconds of a step, memory of a device."""
+
+    plan: Plan
+    seconds: float
+    memory_bytes: float = 0.0
+
+
+def plans_unknown(
+    parameters: int, model: Calibrated, devices: int, batch: int, first: FirstSteps | None = None
+) -> tuple[Option, ...]:
+    """Data-parallel plans of a network without a graph, priced from its ``first`` steps.
+
+    Computing goes with the samples of a rank, and the exchange of gradients is hidden behind none of it. Before any
+    step there is one plan, of one device and unknown seconds: infinite, as is their error.
+    """
+    states = parameters * model.state_bytes + model.machine.device.context_bytes
+    if first is None:
+        alone = Option(Plan(), inf, states, inf)
+        return (alone,) if states <= model.machine.device.memory_bytes else ()
+    per_sample = max(first.seconds - _exchange(first.plan, parameters, model), 0.0) / micro_batch(first.plan, batch)
+    activations = max(first.memory_bytes - states, 0.0) / micro_batch(first.plan, batch)
+    options = []
+    for plan in legal(devices, batch, ("data",)):
+        samples, error = micro_batch(plan, batch), NOISE if plan == first.plan else SPREAD
+        seconds = samples * per_sample + _exchange(plan, parameters, model)
+        options.append(Option(plan, seconds, states + samples * activations, error))
+    return pareto(option for option in options if fits(option.memory_bytes, option.log_error, model.machine))
+
+
+def _exchange(plan: Plan, parameters: int, model: Calibrated) -> float:
+    if plan.data == 1:
+        return 0.0
+    link = model.machine.link(plan.data, model.machine.nodes(plan.data))
+    return float(all_reduce(link, plan.data, np.array([4.0 * parameters]))[0])
