@@ -104,7 +104,10 @@ def _levels(inputs: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _rows(groups: Sequence[Group], inputs: Sequence[Sequence[int]]) -> list[int]:
-    """A forward group's level; a backward group is beside a forward group of its module, above what it reads."""
+    """A forward group's level; a backward group is beside a forward group of its module, above what it reads.
+
+    One that reads results of the forward pass alone, where gradients begin, is beside those.
+    """
     levels = _levels(inputs)
     beside: dict[str, list[int]] = {}
     rows: list[int] = []
@@ -114,7 +117,9 @@ def _rows(groups: Sequence[Group], inputs: Sequence[Sequence[int]]) -> list[int]
             rows.append(levels[number])
         else:
             read = [rows[source] for source in inputs[number] if groups[source].phase is group.phase]
-            rows.append(_beside(beside.get(group.module, []), min(read, default=max(levels) + 1)))
+            below = min(read, default=max((rows[source] + 1 for source in inputs[number]), default=max(levels) + 1))
+            own = beside.get(group.module, []) if read or not inputs[number] else []
+            rows.append(_beside(own, below))
     return rows
 
 

@@ -38,7 +38,7 @@ class StepSize:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             batch = default.batch_size
         plain = int(given.get("momentum", default.momentum) != 0)
-        return cls(batch, _STATES.get(given.get("optimizer", default.optimizer), plain))
+        return cls(batch, _STATES.get(str(given.get("optimizer", default.optimizer)), plain))
 
 
 class _Counted:
