@@ -271,7 +271,9 @@ def analyze(
     sample: Annotated[
         int | None, typer.Option(metavar="SEED", min=0, help="Its architecture at random.", show_default="0")
     ] = None,
-    architecture: Annotated[str | None, typer.Option(metavar="TEXT", help="Or as nas best prints it.")] = None,
+    architecture: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Or this one, as text: 'depth=1, layer.0.width=16'.")
+    ] = None,
     module: Annotated[
         str | None, typer.Option(metavar="MODULE:NAME", help="In place of a space: a function that makes a network.")
     ] = None,
