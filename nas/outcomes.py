@@ -30,15 +30,16 @@ def next_attempt(before: Sequence[Failure], failure: Failure, plan: Plan, device
     """Whether ``failure`` of a trial that had those ``before`` is followed by another attempt, on ``devices`` at most.
 
     A crash is retried twice; memory running out once, with the batch over twice as many devices where there are as
-    many; a node's loss, a preemption or a halt always.
+    many, else in twice as many micro-batches where it is a pipeline's; a node's loss, a preemption or a halt always.
     """
     if failure.kind in _AT_NO_COST:
         return Retry(plan)
     if failure.kind is FailureKind.CRASHED and _count(before, FailureKind.CRASHED) < CRASH_RETRIES:
         return Retry(plan)
     if failure.kind is FailureKind.OUT_OF_MEMORY and not _count(before, FailureKind.OUT_OF_MEMORY):
-        wider = replace(plan, data=2 * plan.data)
-        return Retry(wider) if wider.width <= devices else None
+        wider, finer = replace(plan, data=2 * plan.data), replace(plan, micro_batches=2 * plan.micro_batches)
+        smaller = wider if wider.width <= devices else finer if plan.pipeline > 1 else None
+        return Retry(smaller) if smaller else None
     return None
 
 

@@ -61,13 +61,13 @@ def _opaque(tracer: _Tracer, module: nn.Module) -> bool:
 
 
 def _text(tracer: _Tracer, module: nn.Module, training: bool) -> str:
-    with _mode(module, training):
+    with in_mode(module, training):
         return str(tracer.trace(module))
 
 
 @contextmanager
-def _mode(network: nn.Module, training: bool) -> Iterator[None]:
-    """Each module goes back to the mode that it had."""
+def in_mode(network: nn.Module, training: bool) -> Iterator[None]:
+    """Let all modules of ``network`` be ``training`` or not; then each goes back to the mode that it had."""
     modes = [(module, module.training) for module in network.modules()]
     network.train(training)
     try:

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, fx, nn
 
 from search_spaces.signature import Signature
 from search_spaces.tracing import TraceError, trace
 from trainers.parallelism.arrays import FloatArray
-from trainers.parallelism.forward_graph import UnknownGraphError, forward_graph
+from trainers.parallelism.forward_graph import UnknownGraphError, forward_graph, in_mode
 from trainers.parallelism.stages import cut
 
 OPERATIONS_A_BYTE = 8.0
@@ -30,7 +31,8 @@ class CutError(Exception):
 def partition(network: nn.Module, signature: Signature, samples: int, stages: int) -> tuple[fx.GraphModule, ...]:
     """Cut ``network`` so that for a micro-batch of ``samples`` the largest of ``stages`` is as small as can be.
 
-    The stages share parameters and buffers with the network, and are the same on every rank. Raises CutError.
+    The stages share parameters and buffers with the network, and are the same on every rank. Where the network is not
+    on the meta device, two samples are sent through both. Raises CutError.
     """
     try:
         chain = _Chain(network, forward_graph(network))
@@ -46,7 +48,10 @@ def partition(network: nn.Module, signature: Signature, samples: int, stages: in
     borders = np.append(crossing[edges], 0.0) * OPERATIONS_A_SENT_BYTE
     cuts = cut(np.add.reduceat(costs, edges), borders, stages)
     ends = [*(edges[start] for start in cuts.starts), len(costs)]
-    return tuple(chain.part(first, end) for first, end in zip([0, *ends], ends, strict=False))
+    parts = tuple(chain.part(first, end) for first, end in zip([0, *ends], ends, strict=False))
+    if not any(tensor.is_meta for tensor in network.state_dict().values()) and not _agree(network, parts, signature):
+        raise _error("its stages do not compute what it computes, say because it changes views of tensors", stages)
+    return parts
 
 
 def _error(reason: str, stages: int) -> CutError:
@@ -54,6 +59,22 @@ def _error(reason: str, stages: int) -> CutError:
         f"this network cannot be cut into {stages} pipeline stages: {reason}; use a plan without pipeline, "
         f"such as data={stages}"
     )
+
+
+@torch.no_grad()
+def _agree(network: nn.Module, stages: Sequence[nn.Module], signature: Signature) -> bool:
+    """Whether both give the same for two samples, in evaluation."""
+    given, generator = signature.input, torch.Generator().manual_seed(0)
+    shape, dtype = (2, *given.shape), getattr(torch, given.dtype)
+    if given.of_integers:
+        inputs = torch.randint(given.vocabulary or 2, shape, generator=generator, dtype=dtype)
+    else:
+        inputs = torch.randn(shape, generator=generator).to(dtype)
+    with in_mode(network, False):
+        values: Any = (inputs.clone(),)
+        for stage in stages:
+            values = stage(*(value.clone() for value in values))  # as copies pass from rank to rank
+        return bool(torch.allclose(values, network(inputs), rtol=1e-4, atol=1e-6, equal_nan=True))
 
 
 class _Chain(nn.Module):

@@ -95,6 +95,26 @@ def test_only_tensors_pass_a_border():
         partition(Counting(), VECTORS, 4, 4)
 
 
+class Viewing(nn.Module):
+    """Changes a view of what it reads afterwards."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, inputs):
+        hidden = self.layers[0](inputs)
+        halves = hidden.view(-1, 2, 4)
+        other = self.layers[1](inputs)
+        halves += 1.0
+        return self.layers[2](hidden + other)
+
+
+def test_stages_that_would_compute_something_else_are_refused():
+    with pytest.raises(CutError, match="its stages do not compute what it computes"):
+        partition(Viewing(), VECTORS, 4, 3)
+
+
 class Asking(nn.Module):
     """Its own forward pass depends on the mode: one call, in which no cut lies."""
 
