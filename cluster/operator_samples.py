@@ -13,9 +13,9 @@ from cluster.reference_networks import class_loss, references
 from search_spaces.operator_graph import Operator, OperatorGraph
 from search_spaces.tracing import trace
 
-DRAWING = 0.4
+DRAWING = 0.6
 """Share of the time in which networks are drawn; in the rest those drawn are measured again, one after another."""
-LARGEST = 0.01
+LARGEST = 0.004
 """Share of the time that a step of one network may take."""
 LIKELY_FLOPS, LIKELY_BYTES = 3e10, 5e9
 """A second of a slow core: what decides, before it is measured, how long a step may take."""
