@@ -1,11 +1,13 @@
-"""The default strategy: mixes two others by how many results there are, and needs no tuning.
+"""The default strategy: mixes two others by the space and the number of results, and needs no tuning.
 
 The Gaussian process of `predictor` proposes while it can know most results; past 1,000 results, when it must leave most
 of them out, every other proposal comes from regularised evolution, which forgets nothing that still matters and costs
-nothing.
+nothing. Where a decision is a float, every third one does from the first: a process refines numbers beside the wrong
+option without end, since something is always left to gain there.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from numpy.random import Generator
 
@@ -19,19 +21,23 @@ from search_spaces import CandidateSpace
 from trainers import Measurement
 
 _MANY = 1_000
+_SHARE = 3
+_SHARE_OF_MANY = 2
 
 
 class Auto:
     """Takes no arguments."""
 
     def __init__(self, space: CandidateSpace, objectives: Objectives) -> None:
+        self._floats = space.size() == inf
         self._measured: set[int] = set()
         self._members: list[Strategy] = [Predictor(space, objectives), RegularizedEvolution(space, objectives)]
 
     def ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal | NoProposal:
         """Ask the member whose turn it is."""
         turn = len(self._measured) + len(pending)
-        return self._members[turn % 2 if turn > _MANY else 0].ask(pending, rng)
+        share = _SHARE_OF_MANY if turn > _MANY else _SHARE if self._floats else 0
+        return self._members[1 if share and turn % share == share - 1 else 0].ask(pending, rng)
 
     def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
         """Tell every member."""
