@@ -1,8 +1,8 @@
 """Measuring a device once: rates of its operators, what a training step takes beside them, its memory and links.
 
 Operators are timed within real training steps of networks drawn at random (`cluster.reference_networks`), several times
-each and mixed, and a saturating rate is fitted to each kind and to each operator of torch (MODELS.md 4.1). What whole
-steps take beyond the sum of their operators is laid on all operators alike. Torch is imported when it is needed.
+each and mixed. A saturating rate is fitted to each kind and to each operator of torch (MODELS.md 4.1), then adjusted to
+whole steps (`cluster.whole_steps`). Torch is imported when it is needed.
 """
 
 import os
@@ -17,6 +17,7 @@ import numpy as np
 
 from cluster.links import measure_links
 from cluster.machine_file import Key
+from cluster.whole_steps import beyond_operators
 from trainers.parallelism.cost import price
 from trainers.parallelism.operator_fit import fit_rate
 from trainers.parallelism.plan import Plan
@@ -95,7 +96,7 @@ def device_rates(
     if accelerator:
         host = min(one.step_seconds / len(one.graph.operators) for one in timed)
     else:
-        rates = _slowed(rates, *beyond_operators(timed))
+        rates = beyond_operators(timed, rates).applied(rates)
     return DeviceRates(
         device=device,
         dtype=dtype,
@@ -106,23 +107,6 @@ def device_rates(
         tensor_seconds=descent.tensor_seconds,
         step_seconds=descent.step_seconds,
     )
-
-
-def beyond_operators(timed: "Sequence[Timed]") -> tuple[float, float]:
-    """Seconds an operator, and a byte that it moves, that steps take beyond their operators; neither below 0.
-
-    Least squares on relative errors: Python, autograd and the freeing of memory.
-    """
-    from scipy.optimize import nnls
-
-    rows, left = [], []
-    for one in timed:
-        inside = sum(seconds for _, seconds in one.kernels)
-        moved = sum(operator.read_bytes + operator.written_bytes for operator, _ in one.kernels)
-        rows.append([len(one.kernels) / one.step_seconds, moved / one.step_seconds])
-        left.append(1 - inside / one.step_seconds)
-    (each, byte), _ = nnls(np.array(rows), np.array(left))
-    return float(each), float(byte)
 
 
 def machine_of(timed: "Sequence[Timed]", rates: DeviceRates, links: Sequence[Link], devices: int) -> Machine:
@@ -150,17 +134,6 @@ def _rate(kernels: "Sequence[tuple[Operator, float]]") -> OperatorRate:
     flops = np.array([float(operator.flops) for operator, _ in kernels])
     moved = np.array([float(operator.read_bytes + operator.written_bytes) for operator, _ in kernels])
     return fit_rate(flops, moved, np.array([seconds for _, seconds in kernels]))
-
-
-def _slowed(rates: dict[str, OperatorRate], each: float, byte: float) -> dict[str, OperatorRate]:
-    return {
-        label: replace(
-            rate,
-            launch_seconds=rate.launch_seconds + each,
-            bytes_per_second=1 / (1 / rate.bytes_per_second + byte),
-        )
-        for label, rate in rates.items()
-    }
 
 
 def local_devices(device: str) -> int:

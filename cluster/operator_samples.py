@@ -38,7 +38,8 @@ class Timed:
     operators: list[list[float | None]]
 
     def measure(self, device: TimedDevice) -> None:
-        """One step as it is, one with its operators timed."""
+        """One step to come back to this network, one as it is, one with its operators timed."""
+        step(self.network, self.inputs, class_loss, device)
         self.steps.append(device.of(lambda: step(self.network, self.inputs, class_loss, device)))
         seconds = time_operators(self.network, self.inputs, class_loss, device)
         self.operators.append(aligned(self.graph, seconds))
@@ -70,7 +71,6 @@ def time_references(device: TimedDevice, seconds: float, seed: int = 0) -> list[
         if _likely_seconds(graph) > LARGEST * seconds:
             continue
         network, inputs = reference.network.to(device.device), reference.inputs.to(device.device)
-        step(network, inputs, class_loss, device)
         timed.append(Timed(graph, network, inputs, [], []))
         timed[-1].measure(device)
     while spent() < 1 or len(timed[-1].steps) < REPEATS:
