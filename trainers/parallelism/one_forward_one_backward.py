@@ -1,8 +1,8 @@
 """One forward, one backward: a pipeline's order of micro-batches that holds few activations (Narayanan et al. 2019).
 
 Stage j of S holds those of at most S - j micro-batches at once. The gradients of all are summed before the optimiser
-steps, so the result is that of the whole batch. Our own, for the schedules of torch.distributed.pipelining take
-micro-batches of one shape only; ours differ by a sample, and the batches of an epoch do.
+steps, so the result is that of the whole batch. Our own, for the schedules of torch.distributed.pipelining
+(2.13) keep the shapes of their first step, and a batch of another size ends the process; ours differ by a sample.
 """
 
 from collections.abc import Callable, Hashable, Sequence
