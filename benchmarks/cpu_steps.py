@@ -15,14 +15,13 @@ from scipy.stats import spearmanr
 
 from benchmarks.planner import Measure, Row
 from cluster.calibration import LONG, Calibration, calibrate
-from cluster.descent_timing import SGD_BYTES
 from cluster.operator_timing import TimedDevice
+from cluster.planner import model_of
 from search_spaces import SPACES, Architecture, SearchSpace, Signature, TensorType
 from search_spaces.statics import meta_network
 from search_spaces.tracing import trace
 from trainers.batches import Tensors
 from trainers.learner import Learner
-from trainers.parallelism.calibrated import Calibrated
 from trainers.parallelism.plan import Plan
 from trainers.parallelism.workload import Workload, columns, torch_operator
 from trainers.settings import Settings
@@ -113,7 +112,7 @@ def draw(rng: np.random.Generator, each: int = EACH) -> list[Case]:
 
 def predict(calibration: Calibration, cases: Sequence[Case]) -> list[tuple[float, float]]:
     """Seconds of a step of each case, and the standard deviation of their logarithm."""
-    model = Calibrated(calibration.machine, optimizer_bytes=SGD_BYTES)
+    model = model_of(calibration.machine)
     costs = [model.price(case.work, Plan()) for case in cases]
     return [(cost.seconds, cost.log_error) for cost in costs]
 

@@ -5,7 +5,6 @@ each and mixed. A saturating rate is fitted to each kind and to each operator of
 whole steps (`cluster.whole_steps`). Torch is imported when it is needed.
 """
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cluster.device_memory import context_bytes, local_devices, memory_bytes
 from cluster.links import measure_links
 from cluster.machine_file import Key
 from cluster.whole_steps import beyond_operators
@@ -134,36 +134,6 @@ def _rate(kernels: "Sequence[tuple[Operator, float]]") -> OperatorRate:
     flops = np.array([float(operator.flops) for operator, _ in kernels])
     moved = np.array([float(operator.read_bytes + operator.written_bytes) for operator, _ in kernels])
     return fit_rate(flops, moved, np.array([seconds for _, seconds in kernels]))
-
-
-def local_devices(device: str) -> int:
-    """Devices of this kind here: cores that this process may use, or GPUs."""
-    if device == "cpu":
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    import torch
-
-    return torch.cuda.device_count()
-
-
-def memory_bytes(device: str) -> float:
-    """Memory of a device; of a core, its part of the machine's."""
-    if device == "cpu":
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / local_devices(device)
-    import torch
-
-    return float(torch.cuda.get_device_properties(device).total_memory)
-
-
-def context_bytes(device: str) -> float:
-    """What a rank holds of a device's memory before it has a network."""
-    from cluster.worker import resident_bytes
-
-    if device == "cpu":
-        return float(resident_bytes())
-    import torch
-
-    free, total = torch.cuda.mem_get_info(device)
-    return float(total - free - torch.cuda.memory_reserved(device))
 
 
 @contextmanager

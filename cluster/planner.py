@@ -17,6 +17,7 @@ from trainers.parallelism.correction import NOISE, SPREAD
 from trainers.parallelism.cost import divide, stage_seconds
 from trainers.parallelism.memory import fits
 from trainers.parallelism.plan import AXES, INSTALLED_AXES, Plan
+from trainers.parallelism.rates import Machine
 from trainers.parallelism.workload import Workload
 
 EVERY_DEGREE = 8
@@ -46,6 +47,16 @@ class Option:
     ) -> float:
         """Of ``steps`` and all that stands between them: evaluations, the start of the gang, checkpoints."""
         return steps * self.seconds + evaluation_seconds + start_seconds + checkpoint_seconds
+
+
+def model_of(machine: Machine, optimizer: str = "sgd", momentum: float = 0.9) -> Calibrated:
+    """Prices on a machine with an optimiser of the supervised trainer in float32.
+
+    Bytes of a parameter that it reads and writes, and those of weight, gradient and what it keeps: AdamW has two
+    moments, SGD one or none.
+    """
+    moments = 2 if optimizer == "adamw" else int(momentum > 0)
+    return Calibrated(machine, optimizer_bytes=4.0 * (3 + 2 * moments), state_bytes=4.0 * (2 + moments))
 
 
 def plans(

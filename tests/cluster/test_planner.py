@@ -13,6 +13,7 @@ from cluster.planner import (
     evaluation_seconds,
     legal,
     micro_batch,
+    model_of,
     pareto,
     plans,
     plans_unknown,
@@ -126,6 +127,14 @@ def test_of_equal_options_the_one_of_least_memory_stays():
 def test_no_devices_or_samples_are_refused(devices, batch):
     with pytest.raises(ValueError, match="both are at least 1"):
         plans(WORK, model(), devices, batch)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "momentum", "moved", "held"), [("adamw", 0.9, 28, 16), ("sgd", 0.9, 20, 12), ("sgd", 0.0, 12, 8)]
+)
+def test_optimizers_differ_in_what_they_move_and_keep(optimizer, momentum, moved, held):
+    model = model_of(machine(), optimizer, momentum)
+    assert (model.optimizer_bytes, model.state_bytes) == (moved, held)
 
 
 def test_a_trial_is_its_steps_and_all_between_them():
