@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from cluster.operator_samples import Timed
     from search_spaces.operator_graph import Operator
 
-LONG, SHORT = 36.0, 3.0
-"""Seconds of operators; the rest of a calibration takes at most half as long again."""
+LONG, SHORT = 30.0, 3.0
+"""Seconds of operators; the rest takes a few, half as long where the machine is busy."""
 FEWEST = 8
 """Timed calls that an operator of torch needs for a rate of its own."""
+MOST = 400
+"""Timed calls that a rate is fitted to: every so many of them, by how long they took."""
 LEAST_ERROR = 0.05
 """Standard deviation of log(measured / predicted) below which no calibration is believed."""
 
@@ -131,6 +133,7 @@ def _rates(
 
 
 def _rate(kernels: "Sequence[tuple[Operator, float]]") -> OperatorRate:
+    kernels = sorted(kernels, key=lambda kernel: kernel[1])[:: -(-len(kernels) // MOST)]
     flops = np.array([float(operator.flops) for operator, _ in kernels])
     moved = np.array([float(operator.read_bytes + operator.written_bytes) for operator, _ in kernels])
     return fit_rate(flops, moved, np.array([seconds for _, seconds in kernels]))

@@ -76,6 +76,8 @@ def time_references(device: TimedDevice, seconds: float, seed: int = 0) -> list[
     while spent() < 1 or len(timed[-1].steps) < REPEATS:
         for one in timed:
             one.measure(device)
+            if spent() > 1 and len(timed[-1].steps) >= REPEATS:
+                break
     return timed
 
 

@@ -23,6 +23,9 @@ from trainers.parallelism.workload import Workload
 EVERY_DEGREE = 8
 """Up to here each degree is tried; above, 2^k and 3 * 2^k."""
 
+MEMORY_ERROR = 0.05
+"""Standard deviation of a device's memory over what is predicted; twice that must be left free."""
+
 Workloads = Callable[[int], Workload]
 """The workload of a micro-batch of so many samples, such as `trainers.parallelism.scaling.Scaled`."""
 
@@ -68,7 +71,7 @@ def plans(
     sample.
     """
     every = priced(work, model, devices, batch, installed)
-    return pareto(option for option in every if fits(option.memory_bytes, option.log_error, model.machine))
+    return pareto(option for option in every if fits(option.memory_bytes, MEMORY_ERROR, model.machine))
 
 
 def priced(
@@ -157,7 +160,7 @@ def plans_unknown(
         samples, error = micro_batch(plan, batch), NOISE if plan == first.plan else SPREAD
         seconds = samples * per_sample + _exchange(plan, parameters, model)
         options.append(Option(plan, seconds, states + samples * activations, error))
-    return pareto(option for option in options if fits(option.memory_bytes, option.log_error, model.machine))
+    return pareto(option for option in options if fits(option.memory_bytes, MEMORY_ERROR, model.machine))
 
 
 def _exchange(plan: Plan, parameters: int, model: Calibrated) -> float:

@@ -321,7 +321,7 @@ def analyze(
 def calibrate(
     device: Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu or cuda.")] = "auto",
     seconds: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="For its operators.", show_default="36")
+        float | None, typer.Option(metavar="SECONDS", help="For its operators.", show_default="30")
     ] = None,
     json: Json = None,
 ) -> None:

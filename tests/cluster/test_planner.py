@@ -7,6 +7,7 @@ from math import ceil, inf
 import pytest
 
 from cluster.planner import (
+    MEMORY_ERROR,
     FirstSteps,
     Option,
     degrees,
@@ -80,9 +81,9 @@ def test_the_largest_micro_batch_holds_its_part_of_the_batch():
 @pytest.mark.parametrize("axes", [("data",), ("data", "pipeline"), AXES])
 def test_what_is_kept_is_the_pareto_set_of_what_fits(axes, memory):
     known = model(memory_bytes=memory, seconds_per_byte=1e-10, latency_seconds=1e-6)
-    every = [o for o in priced(WORK, known, 4, 32, axes) if fits(o.memory_bytes, o.log_error, known.machine)]
+    every = [o for o in priced(WORK, known, 4, 32, axes) if fits(o.memory_bytes, MEMORY_ERROR, known.machine)]
     kept = plans(WORK, known, 4, 32, axes)
-    assert all(o.memory_bytes * (1 + 2 * o.log_error) <= memory for o in kept)
+    assert all(o.memory_bytes * (1 + 2 * MEMORY_ERROR) <= memory for o in kept)
     for option in every:
         assert any(o.devices <= option.devices and o.seconds <= option.seconds for o in kept)
     for one, other in product(kept, kept):
