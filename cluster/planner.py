@@ -77,7 +77,14 @@ def plans(
 def priced(
     work: Workloads, model: Calibrated, devices: int, batch: int, installed: Collection[str] = INSTALLED_AXES
 ) -> Iterator[Option]:
-    """Every legal plan with its price, whether it fits or not; those that cannot split this network are left out."""
+    """Every legal plan with its price, whether it fits or not.
+
+    Left out are those that cannot split this network, and those wider than a machine where no link between machines is
+    known.
+    """
+    machine = model.machine
+    if not any(link.nodes > 1 for link in machine.links):
+        devices = min(devices, machine.devices_per_node)
     for plan in legal(devices, batch, installed):
         try:
             cost = model.price(work(micro_batch(plan, batch)), plan)

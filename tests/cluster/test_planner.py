@@ -24,6 +24,7 @@ from tests.trainers.parallelism.priced_samples import machine, perceptron
 from trainers.parallelism.calibrated import Calibrated
 from trainers.parallelism.memory import fits
 from trainers.parallelism.plan import AXES, INSTALLED_AXES, Plan
+from trainers.parallelism.rates import Link
 from trainers.parallelism.scaling import Scaled
 
 WIDTHS = (64, 128, 64, 256)
@@ -107,6 +108,15 @@ def test_without_exchanges_each_device_takes_its_part():
     kept = plans(WORK, Calibrated(machine(flops_per_second=1e9)), 8, 64)
     assert kept[0].seconds == pytest.approx(8 * next(o for o in kept if o.plan == Plan(data=8)).seconds, rel=1e-3)
     assert plans(WORK, free, 8, 64) == plans(WORK, free, 8, 64)
+
+
+def test_no_plan_is_wider_than_a_machine_whose_link_to_others_is_unknown():
+    known = model(seconds_per_byte=1e-12)
+    alone = replace(known, machine=replace(known.machine, devices_per_node=2))
+    assert max(o.devices for o in priced(WORK, alone, 8, 64, AXES)) == 2
+    link = Link(4, 2, 1e-9, 1e-12)
+    joined = replace(known, machine=replace(alone.machine, links=(*alone.machine.links, link)))
+    assert max(o.devices for o in priced(WORK, joined, 8, 64, AXES)) == 8
 
 
 def test_nothing_fits_nothing_is_offered():
