@@ -66,6 +66,7 @@ def calibrate(
     ``seconds`` are those of the operators. Links that cannot be measured are told and left out.
     """
     from cluster.descent_timing import time_descent
+    from cluster.fresh_memory import time_fresh_memory
     from cluster.operator_samples import time_references
     from cluster.operator_timing import TimedDevice
 
@@ -76,11 +77,18 @@ def calibrate(
         say(f"timing operators in training steps for {seconds:g} s")
         timed = time_references(timer, seconds)
         descent = time_descent(timer)
+        fresh_from, fresh = time_fresh_memory(timer)
     rates = device_rates(timed, descent, device, dtype, timer.accelerator)
     local = local_devices(device) if devices is None else devices
     say(f"timing links between {local} devices" if local > 1 else "one device: no links")
     links, failures = measure_links(device, threads, local, seconds)
-    rates = replace(rates, memory_bytes=memory_bytes(device), context_bytes=context)
+    rates = replace(
+        rates,
+        memory_bytes=memory_bytes(device),
+        context_bytes=context,
+        fresh_from_bytes=fresh_from,
+        fresh_seconds_per_byte=fresh,
+    )
     machine = machine_of(timed, rates, links, local)
     calls = sum(len(one.kernels) * len(one.operators) for one in timed)
     return Calibration(

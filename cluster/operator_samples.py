@@ -8,6 +8,7 @@ from time import perf_counter
 import numpy as np
 from torch import Tensor, nn
 
+from cluster.fresh_memory import LIMIT
 from cluster.operator_timing import TimedDevice, aligned, step, time_operators
 from cluster.reference_networks import class_loss, references
 from search_spaces.operator_graph import Operator, OperatorGraph
@@ -68,7 +69,7 @@ def time_references(device: TimedDevice, seconds: float, seed: int = 0) -> list[
         if len(timed) >= FEWEST and spent() > DRAWING:
             break
         graph = trace(reference.network, [reference.inputs], len(reference.inputs), class_loss)
-        if _likely_seconds(graph) > LARGEST * seconds:
+        if _likely_seconds(graph) > LARGEST * seconds or _writes_fresh_memory(graph):
             continue
         network, inputs = reference.network.to(device.device), reference.inputs.to(device.device)
         timed.append(Timed(graph, network, inputs, [], []))
@@ -85,6 +86,11 @@ def _spent(device: TimedDevice, seconds: float) -> Callable[[], float]:
     """Share of the time that is used up: of that on the device, or of the wall where others take much of it."""
     own, wall = device.now(), perf_counter()
     return lambda: max((device.now() - own) / seconds, (perf_counter() - wall) / (PATIENCE * seconds))
+
+
+def _writes_fresh_memory(graph: OperatorGraph) -> bool:
+    """Whether a result is so large that its memory costs beside it, which is measured apart."""
+    return any(operator.written_bytes >= LIMIT for operator in graph.operators)
 
 
 def _likely_seconds(graph: OperatorGraph) -> float:

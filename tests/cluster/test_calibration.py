@@ -1,12 +1,13 @@
 """Calibration: known rates are found again from what they would take; a short one is run for real."""
 
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
 import torch
 
-from cluster import links
+from cluster import fresh_memory, links
 from cluster.calibration import calibrate, device_rates, machine_of
 from cluster.descent_timing import Descent, time_descent
 from cluster.operator_samples import Timed
@@ -18,7 +19,6 @@ from search_spaces.tracing import trace
 from trainers.parallelism.collective_costs import send
 from trainers.parallelism.cost import price
 from trainers.parallelism.plan import Plan
-from trainers.parallelism.rates import OperatorRate
 from trainers.parallelism.workload import columns, torch_operator
 
 DESCENT = Descent(optimizer_bytes_per_second=1e10, tensor_seconds=1e-5, step_seconds=1e-4)
@@ -141,26 +141,21 @@ def test_operators_that_ran_otherwise_are_left_out():
     )
 
 
-def test_a_rate_of_an_operator_its_kind_or_any():
-    rate = OperatorRate(1.0, 0.0, 1.0, 0.0)
-    rates = device_rates_of({"other": rate, "matmul": rate, "matmul/mm": rate})
-    known = rates.operators
-    assert rates.rate("matmul/mm") is known["matmul/mm"]
-    assert rates.rate("matmul/bmm") is known["matmul"]
-    assert rates.rate("copy/cat") is known["other"]
-
-
-def device_rates_of(operators):
-    from trainers.parallelism.rates import DeviceRates
-
-    return DeviceRates("cpu", "float32", dict(operators), 0.0, 0.0, 1.0)
-
-
 def test_the_descent_takes_time():
     found = time_descent(TimedDevice(), repeats=3)
     assert 1e8 < found.optimizer_bytes_per_second < 1e13
     assert 0 <= found.tensor_seconds < 1e-3
     assert 0 < found.step_seconds < 0.1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "found"),
+    [({24: 1e-3, 48: 2e-3}, (inf, 0.0)), ({24: 1e-3, 48: 10e-3}, (float(32 << 20), 8e-3 / (48 << 20)))],
+)
+def test_memory_is_fresh_where_large_results_are_slower(monkeypatch, seconds, found):
+    monkeypatch.setattr(fresh_memory, "_seconds_per_byte", lambda _, size, __: seconds[size >> 20] / size)
+    assert fresh_memory.time_fresh_memory(TimedDevice()) == pytest.approx(found)
+    assert fresh_memory.time_fresh_memory(TimedDevice("cuda:0")) == (inf, 0.0)
 
 
 def test_a_short_calibration_of_this_core():

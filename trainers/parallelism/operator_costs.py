@@ -28,7 +28,13 @@ def device_seconds(work: Workload, machine: Machine, places: IntArray | slice = 
         [[rate.flops_per_second, rate.half_flops, rate.bytes_per_second, rate.launch_seconds] for rate in rates]
     )
     own = saturating_seconds(columns.T[:, work.kind[places]], work.flops[places], work.bytes[places])
-    return own + exchange_seconds(work, machine, places)
+    return own + fresh_seconds(work, machine, places) + exchange_seconds(work, machine, places)
+
+
+def fresh_seconds(work: Workload, machine: Machine, places: IntArray | slice = ALL) -> FloatArray:
+    """[places] seconds that the memory of large results takes, which the system clears page by page."""
+    written, device = work.written_bytes[places], machine.device
+    return np.where(written >= device.fresh_from_bytes, written * device.fresh_seconds_per_byte, 0.0)
 
 
 def exchange_seconds(work: Workload, machine: Machine, places: IntArray | slice = ALL) -> FloatArray:

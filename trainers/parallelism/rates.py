@@ -16,6 +16,8 @@ from trainers.parallelism.arrays import FloatArray
 
 MEASURED_FROM = float(2**20)
 """Bytes above which a measured table is trusted more than the closed form."""
+UNLIMITED = ("memory_bytes", "fresh_from_bytes")
+"""Rates of a device that may be infinite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,10 @@ class DeviceRates:
     """Of the optimiser and the clipping of gradients for each tensor of parameters, whatever its size."""
     step_seconds: float = 0.0
     """Of a training step, whatever the network: its batch, its schedule, the loop."""
+    fresh_from_bytes: float = inf
+    """What an operator writes is memory fresh from the system where it is as much: glibc keeps no such piece."""
+    fresh_seconds_per_byte: float = 0.0
+    """What each byte of fresh memory takes beside."""
 
     def __post_init__(self) -> None:
         if "other" not in self.operators:
@@ -134,10 +140,11 @@ class Machine:
         return min(alike, key=lambda link: (abs(link.ranks - ranks), abs(link.nodes - nodes)))
 
     def to_json(self) -> str:
-        """As text that ``from_json`` reads back to an equal value; infinite memory is null."""
+        """As text that ``from_json`` reads back to an equal value; what is infinite is null."""
         values = asdict(self)
-        if values["device"]["memory_bytes"] == inf:
-            values["device"]["memory_bytes"] = None
+        for name in UNLIMITED:
+            if values["device"][name] == inf:
+                values["device"][name] = None
         return json.dumps(values, allow_nan=False)
 
     @classmethod
@@ -152,8 +159,8 @@ class Machine:
 
 def _device(values: dict[str, Any]) -> DeviceRates:
     operators = {kind: OperatorRate(**rate) for kind, rate in values["operators"].items()}
-    memory = inf if values["memory_bytes"] is None else values["memory_bytes"]
-    return DeviceRates(**(values | {"operators": operators, "memory_bytes": memory}))
+    unlimited = {name: inf for name in UNLIMITED if name in values and values[name] is None}
+    return DeviceRates(**(values | {"operators": operators} | unlimited))
 
 
 def _link(values: dict[str, Any]) -> Link:

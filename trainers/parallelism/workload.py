@@ -136,6 +136,7 @@ def columns(
     own = array([numbers[name] for name in named], np.intp)
     flops = array([float(operator.flops) for operator in operators])
     moved = array([float(operator.read_bytes + operator.written_bytes) for operator in operators])
+    written = array([float(operator.written_bytes) for operator in operators])
     parameters = np.where(backward, 0.0, array([float(operator.parameters) for operator in operators]))
     return Workload(
         samples=graph.batch,
@@ -148,11 +149,11 @@ def columns(
         parameters=parameters * (graph.parameters / max(parameters.sum(), 1.0)),
         tensors=np.where(parameters > 0, _gradients(graph) / max(int(np.count_nonzero(parameters)), 1), 0.0),
         saved_bytes=array([float(operator.saved_bytes) for operator in operators]),
-        written_bytes=array([float(operator.written_bytes) for operator in operators]),
+        written_bytes=written,
         temporary_bytes=_temporary_bytes(graph),
         divided=split,
         reduced_bytes=reduced,
-        alike=_alike(own, flops, moved, reduced, split),
+        alike=_alike(own, flops, moved, written, reduced, split),
         sources=array([source for operator in operators for source in operator.inputs], np.intp),
         targets=array([place for place, operator in enumerate(operators) for _ in operator.inputs], np.intp),
         peak_bytes=float(_live_bytes(graph, LIVE).max()) if graph.storages else inf,

@@ -147,3 +147,21 @@ def test_groups_across_nodes_need_their_own_link():
 def test_pricing_loads_no_torch():
     script = "import sys, trainers.parallelism.calibrated; print('torch' in sys.modules, 'scipy' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", script], text=True).split() == ["False", "False"]
+
+
+def test_large_results_cost_their_fresh_memory():
+    size = WORK.written_bytes.max()
+    large = WORK.written_bytes >= size
+    free = price(WORK, Plan(), machine())
+    slow = price(WORK, Plan(), machine(fresh_from_bytes=size, fresh_seconds_per_byte=1e-9))
+    assert slow.seconds - free.seconds == pytest.approx(WORK.written_bytes[large].sum() * 1e-9)
+    assert price(WORK, Plan(), machine(fresh_from_bytes=size + 1, fresh_seconds_per_byte=1e-9)) == free
+
+
+def test_a_step_has_costs_of_its_own_and_for_each_tensor():
+    work = replace(WORK, tensors=(WORK.parameters > 0) * 2.0)
+    free = price(work, Plan(), machine())
+    slow = price(work, Plan(), machine(tensor_seconds=1e-3, step_seconds=0.5))
+    assert slow.seconds - free.seconds == pytest.approx(0.5 + 2 * 8 * 1e-3)
+    halves = price(work, Plan(pipeline=2), machine(tensor_seconds=1e-3, step_seconds=0.5))
+    assert halves.time.optimizer == pytest.approx(0.5 + 8 * 1e-3, rel=0.3)

@@ -52,3 +52,15 @@ def test_groups_with_a_stride_span_more_nodes():
         2,
         4,
     ]
+
+
+def test_an_operator_takes_its_own_rate_its_kinds_or_any():
+    slow, fast = OperatorRate(1.0, 0.0, 1.0, 0.0), OperatorRate(2.0, 0.0, 1.0, 0.0)
+    known = {"other": slow, "matmul": fast, "matmul/mm": OperatorRate(3.0, 0.0, 1.0, 0.0)}
+    device = replace(machine().device, operators=known)
+    assert [device.rate(name).flops_per_second for name in ("matmul/mm", "matmul/bmm", "matmul", "copy/cat")] == [
+        3,
+        2,
+        2,
+        1,
+    ]

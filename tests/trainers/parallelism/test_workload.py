@@ -50,7 +50,7 @@ def test_renumbered_units_hold_the_same_operators():
 
 @pytest.mark.parametrize("starts", [(), (1,), (1, 3)])
 def test_equal_operators_are_counted_not_repeated(starts):
-    share = Share(perceptron(4, (16,) * 6, divided=False), starts)
+    share = Share(perceptron(16, (16,) * 6, divided=False), starts)
     places, times = share.distinct
     assert len(places) == 1  # x, w and y are of one size: forward, by input and by weight alike
     assert times.sum() == 15
