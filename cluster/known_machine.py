@@ -4,23 +4,38 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cluster.calibration import SHORT, calibrate
+from cluster.device_memory import local_devices
 from cluster.machine_file import DamagedError, Key, cache_folder, load, save
 from trainers.parallelism.rates import Machine
 
 
+def as_trained(device: str) -> tuple[int, str]:
+    """CPU threads of a rank on this device, and what its forward passes compute in where nothing else is asked."""
+    if device == "cpu":
+        return 1, "float32"
+    from trainers.precision import precision_for
+
+    chosen = precision_for("auto", device).dtype
+    threads = max(1, local_devices("cpu") // max(local_devices(device), 1))
+    return threads, "float32" if chosen is None else str(chosen).removeprefix("torch.")
+
+
 def known_machine(
     device: str = "cpu",
-    threads: int = 1,
-    dtype: str = "float32",
+    threads: int | None = None,
+    dtype: str | None = None,
     devices: int | None = None,
     folder: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Machine:
-    """Rates that ``nas calibrate`` left, or those in ``folder`` (the study's), or else of a short calibration.
+    """Rates of a device as trials use it unless told otherwise: those that ``nas calibrate`` left, those in ``folder``
+    (the study's), or else of a short calibration.
 
     That one is kept in ``folder`` and told through ``say``, as is a file that cannot be read. Nothing else is written:
     the user's cache is filled by ``nas calibrate`` alone.
     """
+    usual = as_trained(device)
+    threads, dtype = threads or usual[0], dtype or usual[1]
     key = Key.here(device, threads, dtype)
     for place in (cache_folder(), *([folder] if folder else [])):
         try:

@@ -121,9 +121,9 @@ def time_operators(network: nn.Module, inputs: Tensor, loss: Loss, device: Timed
 
 
 def _occupy(device: str) -> None:
-    """Products that take a device some tens of milliseconds."""
-    matrix = torch.ones(8192, 8192, device=device)
-    for _ in range(8):
+    """Products that take a large device some tens of milliseconds."""
+    matrix = torch.ones(4096, 4096, device=device)
+    for _ in range(10):
         matrix = matrix @ matrix
 
 

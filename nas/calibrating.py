@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.calibration import LONG, Calibration, calibrate
+from cluster.known_machine import as_trained
 from cluster.machine_file import cache_folder, save
 from nas.errors import ConfigError, StorageError
 
@@ -94,7 +95,9 @@ def calibrate_here(device: str, seconds: float | None, say: Callable[[str], None
     seconds = LONG if seconds is None else seconds
     if not 0 < seconds <= MOST_SECONDS:
         raise ConfigError(f"--seconds {seconds:g}: choose more than 0, at most {MOST_SECONDS:g}")
-    measured = calibrate(_device(device), seconds=seconds, say=say)
+    place = _device(device)
+    threads, dtype = as_trained(place)
+    measured = calibrate(place, threads, dtype, seconds, say=say)
     folder = cache_folder()
     try:
         return Calibrated(measured, save(measured.machine, measured.key, folder))

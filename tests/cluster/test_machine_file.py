@@ -111,3 +111,6 @@ class TestKnownMachine:
         assert known.known_machine(folder=tmp_path / "study", say=said.append) == machine(flops_per_second=7.0)
         assert "holds no rates" in said[0]
         assert load(Key.here(), tmp_path / "study") == machine(flops_per_second=7.0)
+
+    def test_a_core_trains_with_one_thread_in_float32(self):
+        assert known.as_trained("cpu") == (1, "float32")

@@ -27,9 +27,11 @@ def _cache(monkeypatch, tmp_path):
 
 @pytest.fixture
 def _measured(monkeypatch):
-    def calibrate(device, seconds, say):
+    def calibrate(device, threads, dtype, seconds, say):
         say(f"measuring {device}")
-        return Calibration(Key.here(device), machine(), 8, 100, seconds, ("link of 2 devices: refused",))
+        return Calibration(
+            Key.here(device, threads, dtype), machine(), 8, 100, seconds, ("link of 2 devices: refused",)
+        )
 
     monkeypatch.setattr(calibrating, "calibrate", calibrate)
 
