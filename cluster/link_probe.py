@@ -1,6 +1,7 @@
 """One rank of a short-lived group that measures its link: run as a program by `cluster.links`.
 
-Rank 0 prints ``{"all_reduce": [[bytes, seconds], ...], "send": [[bytes, seconds], ...]}``, medians over repeats.
+Rank 0 prints ``{"all_reduce": [[bytes, seconds], ...], "send": [[bytes, seconds], ...], "slow_down": factor}``, medians
+over repeats: what messages take, and what computing takes longer where all ranks compute at once.
 """
 
 import json
@@ -11,11 +12,15 @@ from statistics import median
 from time import perf_counter
 
 import torch
-from torch import distributed
+from torch import distributed, nn
 from torch._C._distributed_c10d import FileStore
+
+from cluster.operator_timing import TimedDevice
 
 SIZES = tuple(2**exponent for exponent in (10, 12, 14, 16, 18, 20, 22, 24))
 """Bytes of a message."""
+ROUNDS, STEPS = 6, 8
+"""Of computing alone and together, and the training steps of each."""
 
 
 def main(device: str, rank: int, ranks: int, store: str, threads: int, seconds: float) -> None:
@@ -34,11 +39,33 @@ def main(device: str, rank: int, ranks: int, store: str, threads: int, seconds: 
     messages = [torch.ones(size // 4, device=place) for size in SIZES]
     reduced = _measured(messages, distributed.all_reduce, seconds / 2, rank)
     sent = _measured(messages, lambda message: _there_and_back(message, rank), seconds / 2, rank)
+    slow_down = _slow_down(TimedDevice(str(place), threads), rank)
     if rank == 0:
-        answer = {"all_reduce": reduced, "send": [(size, both / 2) for size, both in sent]}
+        answer = {"all_reduce": reduced, "send": [(size, both / 2) for size, both in sent], "slow_down": slow_down}
         sys.stdout.write(json.dumps(answer) + "\n")
     distributed.barrier()
     distributed.destroy_process_group()
+
+
+def _slow_down(device: TimedDevice, rank: int) -> float:
+    """Seconds of training steps while all ranks take them, over those while rank 0 does alone; at least 1."""
+    network = nn.Sequential(nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 16, 3))
+    network = network.to(device.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    images = torch.randn(64, 16, 16, 16, device=device.device).contiguous(memory_format=torch.channels_last)
+    taken: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(2 * ROUNDS):
+        together = number % 2 == 1
+        distributed.barrier()
+        if together or rank == 0:
+            taken[together].append(device.of(lambda: _steps(network, images)))
+    if rank:
+        return 1.0
+    return max(median(taken[True][1:]) / median(taken[False][1:]), 1.0)
+
+
+def _steps(network: nn.Module, images: torch.Tensor) -> None:
+    for _ in range(STEPS):
+        network(images).sum().backward()
 
 
 def _there_and_back(message: torch.Tensor, rank: int) -> None:

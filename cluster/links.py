@@ -38,7 +38,8 @@ def measure_link(device: str, threads: int, ranks: int, seconds: float) -> Link:
     answer = json.loads(_run(device, threads, ranks, seconds))
     latency, byte = _line(answer["send"])
     link = fit(ranks, 1, [(float(size), float(time)) for size, time in answer["all_reduce"]])
-    return replace(link, send_latency_seconds=latency, send_seconds_per_byte=byte)
+    slow_down = float(answer["slow_down"])
+    return replace(link, send_latency_seconds=latency, send_seconds_per_byte=byte, slow_down=slow_down)
 
 
 def _run(device: str, threads: int, ranks: int, seconds: float) -> str:

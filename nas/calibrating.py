@@ -56,6 +56,7 @@ class Calibrated:
                     "seconds_per_byte": link.seconds_per_byte,
                     "send_latency_seconds": link.send_latency_seconds,
                     "send_seconds_per_byte": link.send_seconds_per_byte,
+                    "slow_down": link.slow_down,
                 }
                 for link in measured.machine.links
             ],
@@ -81,7 +82,12 @@ class Calibrated:
             )
         for link in measured.machine.links:
             rate_text = f"{1e-9 / max(link.seconds_per_byte, 1e-15):.1f} GB/s"
-            found.append((f"{link.ranks} ranks", f"{link.latency_seconds * 1e6:.0f} µs, {rate_text}"))
+            found.append(
+                (
+                    f"{link.ranks} ranks",
+                    f"{link.latency_seconds * 1e6:.0f} µs, {rate_text}; each computes {link.slow_down:.2f} times as long",
+                )
+            )
         found += [("failed", failure) for failure in measured.failures]
         return [*found, ("file", str(self.path))]
 

@@ -184,6 +184,7 @@ def test_a_link_of_two_processes():
     assert [size for size, _ in link.measured] == sorted(size for size, _ in link.measured)
     sent = send(link, np.array([0.0, 1e3, 1e7]))
     assert sent[0] == 0 < sent[1] <= sent[2] < 10
+    assert 1 <= link.slow_down < 10
 
 
 def test_a_link_that_fails_is_told(monkeypatch):

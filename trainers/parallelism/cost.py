@@ -115,7 +115,7 @@ def stage_seconds(share: Share, plan: Plan, machine: Machine) -> tuple[FloatArra
     """
     places, times = share.distinct
     device, host = (seconds(share.work, machine, places) for seconds in (device_seconds, host_seconds))
-    forward, backward = np.maximum(times @ device, times @ host)
+    forward, backward = np.maximum(times @ device, times @ host) * machine.slow_down(plan.width)
     return forward, backward + forward * plan.recompute
 
 

@@ -57,12 +57,15 @@ class Link:
     measured: tuple[tuple[float, float], ...] = ()
     send_latency_seconds: float | None = None
     send_seconds_per_byte: float | None = None
+    slow_down: float = 1.0
+    """What a rank's own computing takes longer while all of the group compute: they share memory and caches."""
 
     def __post_init__(self) -> None:
         _check("latency_seconds", self.latency_seconds, least=0)
         _check("seconds_per_byte", self.seconds_per_byte, least=0)
         _check("send_latency_seconds", self.send_latency_seconds or 0.0, least=0)
         _check("send_seconds_per_byte", self.send_seconds_per_byte or 0.0, least=0)
+        _check("slow_down", self.slow_down, least=0, excluded=True)
         sizes = [size for size, _ in self.measured]
         if sizes != sorted(set(sizes)):
             raise ValueError("link: measured = sizes out of order; give (bytes, seconds) by ascending bytes, each once")
@@ -138,6 +141,13 @@ class Machine:
             where = "across nodes" if nodes > 1 else "inside a node"
             raise ValueError(f"machine {self.device.device}: no link {where} is known; calibrate with such a group")
         return min(alike, key=lambda link: (abs(link.ranks - ranks), abs(link.nodes - nodes)))
+
+    def slow_down(self, ranks: int) -> float:
+        """Factor of computing where ``ranks`` compute at once: that of the group on one node nearest in size."""
+        inside = [link for link in self.links if link.nodes == 1]
+        if ranks == 1 or not inside:
+            return 1.0
+        return min(inside, key=lambda link: abs(link.ranks - ranks)).slow_down
 
     def to_json(self) -> str:
         """As text that ``from_json`` reads back to an equal value; what is infinite is null."""

@@ -165,3 +165,12 @@ def test_a_step_has_costs_of_its_own_and_for_each_tensor():
     assert slow.seconds - free.seconds == pytest.approx(0.5 + 2 * 8 * 1e-3)
     halves = price(work, Plan(pipeline=2), machine(tensor_seconds=1e-3, step_seconds=0.5))
     assert halves.time.optimizer == pytest.approx(0.5 + 8 * 1e-3, rel=0.3)
+
+
+def test_ranks_that_compute_at_once_slow_each_other_down():
+    link = replace(machine().links[0], slow_down=1.25)
+    shared = replace(machine(), links=(link,))
+    assert price(WORK, Plan(), shared) == price(WORK, Plan(), machine())
+    for plan in (Plan(data=2), Plan(tensor=2), Plan(data=3)):
+        free, slow = price(WORK, plan, machine()).time, price(WORK, plan, shared).time
+        assert slow.compute == pytest.approx(1.25 * free.compute)
