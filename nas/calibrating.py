@@ -81,13 +81,9 @@ class Calibrated:
                 )
             )
         for link in measured.machine.links:
-            rate_text = f"{1e-9 / max(link.seconds_per_byte, 1e-15):.1f} GB/s"
-            found.append(
-                (
-                    f"{link.ranks} ranks",
-                    f"{link.latency_seconds * 1e6:.0f} µs, {rate_text}; each computes {link.slow_down:.2f} times as long",
-                )
-            )
+            latency, rate_text = link.latency_seconds * 1e6, f"{1e-9 / max(link.seconds_per_byte, 1e-15):.1f} GB/s"
+            told = f"{latency:.0f} µs, {rate_text}; each computes {link.slow_down:.2f} times as long"
+            found.append((f"{link.ranks} ranks", told))
         found += [("failed", failure) for failure in measured.failures]
         return [*found, ("file", str(self.path))]
 
