@@ -50,5 +50,8 @@ def known_machine(
     for failure in measured.failures:
         say(failure)
     if folder:
-        save(measured.machine, key, folder)
+        try:
+            save(measured.machine, key, folder)
+        except OSError as error:
+            say(f"{folder}: the rates cannot be kept there ({error.strerror}); they will be measured again")
     return measured.machine

@@ -112,5 +112,11 @@ class TestKnownMachine:
         assert "holds no rates" in said[0]
         assert load(Key.here(), tmp_path / "study") == machine(flops_per_second=7.0)
 
+    def test_a_folder_that_cannot_be_written_is_told(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        said = []
+        assert known.known_machine(folder=tmp_path / "file", say=said.append) == machine(flops_per_second=7.0)
+        assert "they will be measured again" in said[-1]
+
     def test_a_core_trains_with_one_thread_in_float32(self):
         assert known.as_trained("cpu") == (1, "float32")
