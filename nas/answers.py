@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +125,8 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file under a temporary name and rename it; a pipe or a terminal is written as it is."""
     try:
         if path.exists() and not path.is_file():
-            path.write_bytes(content)
+            with suppress(BrokenPipeError):  # its reader has gone
+                path.write_bytes(content)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")

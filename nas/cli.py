@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nas.output import outliving_its_reader
 from nas.shadowing import check as check_packages
-from nas.signals import end_at_closed_pipe
 
 if TYPE_CHECKING:
     from nas.controller import Ending, Watch
@@ -20,7 +20,7 @@ app = typer.Typer(
     name="nas",
     help="Neural architecture search on Ray: search, resume, look at, retrain and export.",
     epilog="Exit codes: 0 done, 1 a fault of nas, 2 configuration, 3 all trials failed or a check did, 4 storage, "
-    "5 the cluster cannot hold it, 130, 141 and 143 signals. NAS_TRACEBACK=1 shows where an error came from.",
+    "5 the cluster cannot hold it, 130 and 143 signals. NAS_TRACEBACK=1 shows where an error came from.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,10 +42,7 @@ TrialNumber = Annotated[
 
 def main() -> None:
     """Entry point of the command."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a locale without our characters must not end a search
-    end_at_closed_pipe()
+    sys.stdout, sys.stderr = outliving_its_reader(sys.stdout), outliving_its_reader(sys.stderr)
     with _errors():
         check_packages()
         app()

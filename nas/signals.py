@@ -1,7 +1,6 @@
 """SIGINT and SIGTERM as a request to end: the first one is remembered, a second one ends the process at once."""
 
 import os
-import select
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,23 +8,6 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_STDOUT = 1
-
-
-def end_at_closed_pipe() -> None:
-    """From now on end the process quietly, with 141, when the reader of its output goes, as in ``nas status | head``.
-
-    Python ignores SIGPIPE and would tell of it as an error; the signal of another pipe or socket is ignored still.
-    """
-    signal.signal(signal.SIGPIPE, _on_pipe)
-
-
-def _on_pipe(number: int, frame: FrameType | None) -> None:
-    out = select.poll()
-    out.register(_STDOUT)
-    if any(event & select.POLLERR for _, event in out.poll(0)):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)  # what is still in buffers goes nowhere
-        raise SystemExit(128 + number)
 
 
 class AtOnce(BaseException):

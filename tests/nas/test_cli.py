@@ -1,7 +1,6 @@
 """The command line: answers in a documented form, errors in one paragraph, exit codes with a meaning."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,8 @@ from nas.controller import Ending
 from nas.errors import CapacityError, StorageError
 from nas.exporting import Exported
 from nas.retrain import RetrainResult
+from nas.study import load
+from nas.trial import Outcome
 from search_spaces import SPACES, Choice, Float, Registry, Repeat, SearchSpace
 from tests.nas import recorded
 
@@ -261,7 +262,7 @@ def test_a_plan_that_never_fits_is_refused_before_anything_is_made(nas, tmp_path
 
 
 @pytest.mark.parametrize("command", [["status"], ["best"], ["status", "--json", "/dev/stdout"], ["--help"], ["search"]])
-def test_a_reader_that_goes_ends_a_command_quietly(study, command):
+def test_a_command_without_a_reader_does_its_work_quietly(study, command):
     """As ``nas status study | true``: the pipe has no reader from the start."""
     where = {"--help": [], "search": [*DRY, "--dir", "new"]}.get(command[0], ["study"])
     reader, writer = os.pipe()
@@ -269,7 +270,42 @@ def test_a_reader_that_goes_ends_a_command_quietly(study, command):
     arguments = [sys.executable, "-m", "nas", command[0], *where, *command[1:]]
     done = subprocess.run(arguments, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=Path.cwd(), check=False)
     os.close(writer)
-    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert command[0] != "search" or load(Path("new")).closed == "5 trials"
+
+
+CHATTY = """
+import sys
+def train(candidate, context):
+    print("trial", flush=True)
+    sys.stdin.readline()
+    for stream in (sys.stdout, sys.stderr):
+        print("nobody reads this", file=stream, flush=True)
+    context.report(context.until, {"val_accuracy": 0.5})
+"""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_search_outlives_the_reader_of_its_display(tmp_path, unbuffered):
+    """As ``nas search 2>&1 | tee log`` whose tee dies while a trial of this process runs and prints."""
+    (tmp_path / "chatty.py").write_text(CHATTY)
+    own = ["--set", "search.trainer=chatty:train", "--set", "cluster.executor=inline", "--set", "fidelity.rule=none"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "nas", "search", *own, "--trials", "3", "--dir", "study"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=tmp_path,
+    ) as running:
+        assert any(b"trial" in line for line in iter(running.stdout.readline, b""))
+        running.stdout.close()
+        running.stdin.write(b"\n" * 3)
+        running.stdin.close()
+        assert running.wait(60) == 0
+    found = load(tmp_path / "study")
+    assert found.closed == "3 trials"
+    assert found.counts() == {Outcome.COMPLETED: 3}
 
 
 # Errors ----------------------------------------------------------------------------------------------------------
