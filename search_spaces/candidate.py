@@ -51,11 +51,17 @@ class CandidateSpace:
         return replace(candidate, hyperparameters=self.hyperparameters.mutate(candidate.hyperparameters.plain(), rng))
 
     def nudge(self, candidate: Candidate, spread: float, rng: "Generator") -> Candidate:
-        """Move numbers of both parts a little, as `Domain.nudge`."""
-        architecture = self.space.nudge(candidate.architecture, spread, rng)
-        if self.hyperparameters is None:
-            return Candidate(architecture)
-        return Candidate(architecture, self.hyperparameters.nudge(candidate.hyperparameters, spread, rng))
+        """Move numbers a little, as `Domain.nudge`: of one part or of both, each as often."""
+        ours = bool(self.space.domain.numbers)
+        theirs = self.hyperparameters is not None and bool(self.hyperparameters.numbers)
+        part = int(rng.random() * 3) if ours and theirs else 2
+        if ours and part != 1:
+            candidate = replace(candidate, architecture=self.space.nudge(candidate.architecture, spread, rng))
+        if theirs and part != 0:
+            assert self.hyperparameters is not None
+            values = self.hyperparameters.nudge(candidate.hyperparameters, spread, rng)
+            candidate = replace(candidate, hyperparameters=values)
+        return candidate
 
     def crossover(self, a: Candidate, b: Candidate, rng: "Generator") -> Candidate:
         """Uniform crossover of both parts, as `Domain.crossover`."""

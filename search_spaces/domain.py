@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from search_spaces.conditions import typed_key
 from search_spaces.counting import Counter, Plan
-from search_spaces.decisions import Decision, Float, decisions_from_schema, decisions_schema
+from search_spaces.decisions import Decision, Float, Integer, decisions_from_schema, decisions_schema
 from search_spaces.layout import Limit, Slot, elements, located, nearest, unroll
 from search_spaces.values import Value, Values, check_value
 
@@ -87,16 +87,21 @@ class Domain:
                     given[name] = a[name]
         return self.complete(given, rng)
 
+    @cached_property
+    def numbers(self) -> tuple[Slot, ...]:
+        """Integers and floats with more than one value on which no other decision depends."""
+        numeric = (slot for slot in self.slots if isinstance(slot.decision, Integer | Float))
+        return tuple(slot for slot in numeric if slot.changeable and not slot.controls)
+
     def nudge(self, values: Mapping[str, Value], spread: float, rng: "Generator") -> Values:
-        """Move numbers by normal steps of ``spread`` of their ranges: each by a fair coin, those left out on which
-        other decisions depend.
-        """
+        """Move one of the active `numbers`, each other by a fair coin, by normal steps of ``spread`` of its range."""
         given = dict(values)
-        numbers = [slot for slot in self._active(given) if slot.changeable and not slot.controls]
-        coins, steps = rng.random((2, len(numbers))).tolist()
-        for slot, coin, step in zip(numbers, coins, steps, strict=True):
-            if coin < 0.5:
-                given[slot.name] = slot.decision.nudge(given[slot.name], spread, step)
+        names = [slot.name for slot in self.numbers if slot.name in given]
+        coins, steps = rng.random((2, len(names))).tolist()
+        always = int(rng.random() * len(names))
+        for at, (name, coin, step) in enumerate(zip(names, coins, steps, strict=True)):
+            if at == always or coin < 0.5:
+                given[name] = self._by_name[name].decision.nudge(given[name], spread, step)
         return Values(given)
 
     def changeable(self, values: Mapping[str, Value]) -> int:

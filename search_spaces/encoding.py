@@ -34,13 +34,15 @@ class Column:
     """One decision in a row.
 
     ``options`` is the number of options without order, 0 for places between 0 and 1; ``levels`` are all these places,
-    increasing, empty where they are a continuum or more than 64; ``conditional`` says that the column may be NaN.
+    increasing, empty where they are a continuum or more than 64; ``conditional`` says that the column may be NaN,
+    ``number`` that it can be nudged (`Domain.numbers`).
     """
 
     name: str
     options: int
     levels: tuple[float, ...]
     conditional: bool
+    number: bool = False
 
 
 class Encoding:
@@ -49,7 +51,12 @@ class Encoding:
     def __init__(self, space: CandidateSpace) -> None:
         domains = [space.space.domain, *([space.hyperparameters] if space.hyperparameters else [])]
         slots = [slot for domain in domains for slot in domain.slots]
-        self.columns = tuple(_column(slot) for slot in slots)
+        numbers = [{slot.index for slot in domain.numbers} for domain in domains]
+        self.columns = tuple(
+            _column(slot, slot.index in among)
+            for domain, among in zip(domains, numbers, strict=True)
+            for slot in domain.slots
+        )
         self._leaves = [slot.decision for slot in slots]
         first = len(domains[0].slots)
         self._architecture = {slot.name: at for at, slot in enumerate(slots[:first])}
@@ -97,7 +104,7 @@ class Encoding:
             row[at] = place
 
 
-def _column(slot: Slot) -> Column:
+def _column(slot: Slot, number: bool) -> Column:
     leaf = slot.decision
     unordered, options = _unordered(leaf), leaf.options
     finite = not unordered and leaf.count is not None and leaf.count <= _MOST_LEVELS
@@ -106,6 +113,7 @@ def _column(slot: Slot) -> Column:
         options=leaf.count or 0 if unordered else 0,
         levels=tuple(_place(leaf, option) for option in options or ()) if finite else (),
         conditional=bool(slot.conditions),
+        number=number,
     )
 
 

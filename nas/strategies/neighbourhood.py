@@ -55,7 +55,7 @@ class Neighbourhood:
         self._features = lru_cache(maxsize=2**16)(space.space.features)
         self._listed: OrderedDict[bytes, Pool] = OrderedDict()
         self.columns = self._encoding.columns
-        self.continuous = any(not column.options and not column.levels for column in self.columns)
+        self.continuous = any(column.number and not column.levels for column in self.columns)
         first = self._space.sample(np.random.default_rng(0)).architecture
         self.features = [len(group) for group in self._features(first)]
 

@@ -24,7 +24,6 @@ from nas.trial import Outcome, Trial
 from search_spaces import Candidate, CandidateSpace
 from trainers import Measurement
 
-_TRIES = 2
 _REPEATS = 3
 _DRAWS = 100
 _FIRST = 1_000
@@ -49,8 +48,8 @@ class Model:
 class OptunaStrategy:
     """Random candidates until ``startup`` are measured, then those of `model`.
 
-    A sampler may suggest what was tried or is under way: after two such suggestions for one proposal, and after three
-    proposals in a row that others answered (isomorphic ones), a random candidate is taken that was not tried yet.
+    A sampler may suggest what was tried or is under way: then the suggestion is mutated until it was not. After three
+    proposals in a row that others answered (isomorphic ones) a random candidate is taken that was not tried yet.
     """
 
     def __init__(self, space: CandidateSpace, objectives: Objectives, startup: int = 10) -> None:
@@ -97,10 +96,11 @@ class OptunaStrategy:
     def _suggest(self, study: optuna.Study, pending: Sequence[Trial], rng: Generator) -> Candidate | None:
         under_way = {trial.proposal.candidate for trial in pending}
         with _quiet():
-            for _ in range(_TRIES):
-                candidate = self.parameters.suggest(study.ask(), rng)
-                if not self._results.has(candidate) and candidate not in under_way:
-                    return candidate
+            candidate = self.parameters.suggest(study.ask(), rng)
+        for _ in range(_DRAWS):
+            if not self._results.has(candidate) and candidate not in under_way:
+                return candidate
+            candidate = self._space.mutate(candidate, rng)
         return None
 
     def _study(self, model: Model, window: list[Result], pending: Sequence[Trial], seed: int) -> optuna.Study:

@@ -231,7 +231,9 @@ def _half_ranks(keys: Array) -> Array:
     better = scores[: min(int(alike.sum()), (len(keys) + 1) // 2)]
     costs = keys[: len(better), -1]
     if len(better) >= _FEWEST_VALUES and costs[0] < costs[-1] < inf:
-        better[:] = better[-1] + (costs - costs[-1]) * (better.std() / costs.std())
+        halves = costs / 2  # whose differences are finite
+        places = (halves - halves[-1]) / (halves[-1] - halves[0])  # from -1 to 0, so that there is a deviation
+        better[:] = better[-1] + places * (better.std() / places.std())
     return scores
 
 

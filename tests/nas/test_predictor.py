@@ -5,6 +5,7 @@ from time import perf_counter
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from nas.fidelity import FullFidelity
 from nas.objective import Direction, Objective, Objectives
@@ -14,7 +15,7 @@ from nas.strategies.auto import Auto
 from nas.strategies.evolution import RegularizedEvolution
 from nas.strategies.local import LocalSearch
 from nas.strategies.nsga2 import NSGA2
-from nas.strategies.predictor import Predictor
+from nas.strategies.predictor import Predictor, _half_ranks
 from nas.trial import Outcome, Trial
 from nas.warm_start import hand_down
 from search_spaces import Architecture, Bound, Candidate, CandidateSpace, Choice, Float, SearchSpace
@@ -123,6 +124,25 @@ def test_only_measured_trials_count_as_results():
         refused = Trial(number, Proposal(CandidateSpace(Sums()).sample(rng)), "", 0, 1, {})
         search.state.strategy.tell(refused, None, Outcome.INFEASIBLE)
     assert {proposal.operator for proposal in asked(search, 4)} == {"improve"}
+
+
+@pytest.mark.parametrize(
+    ("costs", "places"),
+    [
+        ([1.0, 2.0, 3.0, 5.0], [-1.0, -0.75, -0.5, 0.0]),
+        ([0.0, 1e-170, 2e-170, 4e-170], [-1.0, -0.75, -0.5, 0.0]),
+        ([-1.7e308, 0.0, 0.0, 1.7e308], [-1.0, -0.5, -0.5, 0.0]),
+    ],
+)
+def test_the_better_half_is_spread_by_value_whatever_the_scale(costs, places):
+    keys = np.array([*[[0.0, -9.0, cost] for cost in costs], *[[0.0, -3.0, 1.0]] * 2, *[[np.inf, 0.0, 0.0]] * 2])
+    scores = _half_ranks(keys)
+    by_rank = ndtri((np.arange(4) + 0.5) / 8)
+    if costs[1] != costs[2]:
+        assert scores[:4].std() == pytest.approx(by_rank.std())
+        assert scores[3] == pytest.approx(by_rank[3])
+    assert (scores[:4] - scores[3]) / (scores[3] - scores[0]) == pytest.approx(places)
+    assert (np.diff(scores) >= 0).all()
 
 
 @pytest.mark.parametrize("make", [Predictor, Auto])

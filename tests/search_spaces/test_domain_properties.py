@@ -141,15 +141,16 @@ def test_nudges_move_numbers_only_and_none_that_others_depend_on(decisions, seed
 
 
 def test_the_size_of_a_nudge_is_its_spread_of_the_range():
-    domain = Domain({"rate": Float(1e-4, 1.0, log=True), "units": Integer(0, 100_000)})
+    domain = Domain({"rate": Float(1e-4, 1.0, log=True), "units": Integer(0, 10**9)})
     rng = np.random.default_rng(0)
     steps = []
     for _ in range(2_000):
-        nudged = domain.nudge({"rate": 1e-2, "units": 50_000}, 0.01, rng)
-        steps.append([np.log(nudged["rate"] / 1e-2) / np.log(1e4), nudged["units"] / 100_000 - 0.5])
+        nudged = domain.nudge({"rate": 1e-2, "units": 5 * 10**8}, 0.01, rng)
+        steps.append([np.log(nudged["rate"] / 1e-2) / np.log(1e4), nudged["units"] / 10**9 - 0.5])
+    assert (np.array(steps) != 0).any(1).all()
     moved = [[step for step in column if step] for column in np.array(steps).T]
     for column in moved:
-        assert 900 < len(column) < 1_100
+        assert 1_400 < len(column) < 1_600
         assert np.std(column) == pytest.approx(0.01, rel=0.1)
 
 
