@@ -9,6 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from cluster import Node
 from nas import event_log
 from nas.errors import StudyError
 from nas.event_log import Record
@@ -27,7 +28,7 @@ _FIRST_ERRORS = 3
 class Study:
     """All trials of one search. Times are seconds on the executor's clock, which goes on over resumes.
 
-    ``devices`` are those that the last session began with, 0 where the record does not say.
+    ``machines`` are those that the last session began with, none where the record does not say.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,7 +40,7 @@ class Study:
         self.seconds = 0.0
         self.sessions = 0
         self.launches_of_session = 0
-        self.devices = 0
+        self.machines: tuple[Node, ...] = ()
         self.launched = 0
         self.rejected = 0
         self.duplicates = 0
@@ -203,7 +204,7 @@ class Study:
         """A session begins: what ran when the last one died holds no devices, what was stopped at its end may go on."""
         self.sessions += 1
         self.launches_of_session = 0
-        self.devices = sum(count for _, count, _ in record.get("cluster", ()))
+        self.machines = tuple(Node(*machine) for machine in record.get("cluster", ()))
         self.config = record["config"]
         self.closed = self.exit_code = None
         self._break_off(record["at"])
@@ -282,7 +283,8 @@ class Study:
         trial.state, trial.broken_off = State.RUNNING, False
         trial.launched_at = record["at"]
         trial.plan = record["plan"]
-        trial.devices = sum(count for _, count in record["on"])
+        trial.on = tuple((node, count) for node, count in record["on"])
+        trial.devices = sum(count for _, count in trial.on)
 
     def _on_reported(self, record: Record) -> None:
         trial = self._trials[record["trial"]]
@@ -370,7 +372,7 @@ class Study:
             seconds = (at - trial.launched_at) * trial.devices
             trial.device_seconds += seconds
             self.device_seconds += seconds
-            trial.launched_at = None
+            trial.launched_at, trial.on = None, ()
 
     def _on_closed(self, record: Record) -> None:
         self.closed, self.exit_code = record["reason"], record["exit_code"]

@@ -141,7 +141,7 @@ def _print_waiting(console: Console, study: Study, written: bool) -> None:
         console.print(Text(line), soft_wrap=True)
     if len(found) > _ROWS:
         console.print(Text(f"  ... and {len(found) - _ROWS} more wait"), soft_wrap=True)
-    for text in paused(study):
+    for text in paused(study, written):
         console.print(Text(f"  {text}"), soft_wrap=True)
 
 

@@ -47,7 +47,7 @@ class Trial:
     ``rungs`` holds a Measurement per fidelity reached, its metrics joined with the static ones (``parameters``).
     ``until`` is the fidelity that the current leg runs to, ``attempt`` its last launch (-1: not launched yet),
     ``leg_since`` and ``launch_order`` say when it was first launched, ``broken_off`` that its session died while it
-    ran. Seconds are the executor's.
+    ran; ``on`` are (node, devices) that it holds. Seconds are the executor's.
     """
 
     number: int
@@ -69,6 +69,7 @@ class Trial:
     broken_off: bool = False
     plan: str = ""
     devices: int = 0
+    on: tuple[tuple[str, int], ...] = ()
     launched_at: float | None = None
     first_launched_at: float | None = None
     ended_at: float | None = None

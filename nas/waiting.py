@@ -1,14 +1,18 @@
 """Why trials wait: for devices, for a place among those that run, for another attempt, or for the search to go on."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nas.display import counted, reach
+from cluster.placement import first_fit
+from nas.display import counted, number, reach
+from nas.fidelity import rungs
 from nas.study import Study
 from nas.trial import State, Trial
 from trainers import Fidelity, Plan
+
+_HALVING = ("asha", "sha", "hyperband")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +28,26 @@ def waiting(study: Study, written: bool) -> list[Waiting]:
     """All trials that wait, in the order in which they asked; ``written`` says that a process goes on with the study.
 
     Without one, what ran when the last process ended waits too. What the record knows decides: limits of the
-    configuration, the devices that running trials hold, the machines that the session began with.
+    configuration, the devices that running trials hold and where, the machines that the session began with.
     """
     trials = [trial for trial in study.active() if trial.state is State.WAITING or not written]
     return [Waiting(trial.number, trial.until, _why(study, trial, written)) for trial in trials]
 
 
-def paused(study: Study) -> list[str]:
-    """One sentence for each fidelity at which trials pause."""
+def paused(study: Study, written: bool) -> list[str]:
+    """One sentence for each fidelity at which trials pause; what comes next only where a process writes the study."""
     counts = Counter(trial.fidelity for trial in study.paused() if trial.outcome is None)
     return [
-        f"{counted(count, 'trial')} paused at {reach(study, fidelity)}: those that prove the better ones go on"
+        f"{counted(count, 'trial')} paused at {reach(study, fidelity)}{_prospect(study, fidelity) if written else ''}"
         for fidelity, count in sorted(counts.items())
     ]
+
+
+def _prospect(study: Study, fidelity: Fidelity) -> str:
+    chosen = study.config["fidelity"]
+    levels = rungs(chosen["min"], chosen["max"], chosen["eta"]) if chosen["rule"] in _HALVING else ()
+    following = next((level for level in levels if level > fidelity), None)
+    return "; the better ones will go on" + ("" if following is None else f" to {number(following)}")
 
 
 def _why(study: Study, trial: Trial, written: bool) -> str:
@@ -57,11 +68,23 @@ def _needs(study: Study, trial: Trial) -> str:
     takes = f"it needs {counted(width, 'device')}"
     if most is not None and held + width > most:
         return f"{takes}, and {held} of cluster.max_devices = {most} in use"
-    if not study.devices:
-        return f"{takes}, and {held} in use by {counted(len(running), 'trial')}"
-    if held + width > study.devices:
-        return f"{takes}, and {held} of {study.devices} in use by {counted(len(running), 'trial')}"
-    return f"{takes} of one kind, and {held} of {study.devices} in use; the others differ in kind or have gone"
+    return f"{takes}, and {_taken(study, running, held, width)}"
+
+
+def _taken(study: Study, running: Sequence[Trial], held: int, width: int) -> str:
+    """Why the machines of the record have no place for ``width`` devices, as far as it knows them."""
+    nodes, total = study.machines, sum(node.devices for node in study.machines)
+    free = Counter({node.name: node.devices for node in nodes})
+    free.subtract(Counter(node for trial in running for node, count in trial.on for _ in range(count)))
+    several = len({node.kind for node in nodes}) > 1
+    if first_fit(width, [(node, free[node.name]) for node in nodes]):
+        return "devices are free: it is about to begin" + (", unless machines have gone" if len(nodes) > 1 else "")
+    if not nodes or min(free.values()) < 0:  # more machines than the record knows of
+        return f"{held} in use by {counted(len(running), 'trial')}"
+    if first_fit(width, [(node, node.devices) for node in nodes]) is None:
+        return f"the machines have {f'{total}, not all of one kind' if several else total}: it never fits"
+    kind = ", no more of one kind being free" if several and total - held >= width else ""
+    return f"{held} of {total} in use by {counted(len(running), 'trial')}{kind}"
 
 
 def _width(study: Study, trial: Trial) -> int:

@@ -10,11 +10,13 @@ from tests.nas.recorded import failed, launched, proposed
 from tests.nas.test_cli import nas  # noqa: F401 - a fixture
 
 
-def study(folder, *events, devices=None, **cluster):
-    settings = [f"cluster.{name}={value}" for name, value in cluster.items()]
+def study(folder, *events, devices=None, plan="auto", **cluster):
+    settings = [f"trial.plan={plan}", *(f"cluster.{name}={value}" for name, value in cluster.items())]
     records = recorded.small(closed=False, constraints=settings)[:2]
-    if devices is not None:
-        records[1]["cluster"] = [["a", devices, "cpu"]]
+    machines = [(devices, "cpu")] if isinstance(devices, int) else devices or ()
+    if machines:
+        names = ("node", "b", "c")  # trials run on the first
+        records[1]["cluster"] = [[name, *machine] for name, machine in zip(names, machines, strict=False)]
     return recorded.write(folder, [*records, *events])
 
 
@@ -33,10 +35,28 @@ TWO = (proposed(0, 0.0), launched(0, 0.0), proposed(1, 0.0))
         (TWO, {"devices": 4, "max_concurrent": 1}, "cluster.max_concurrent = 1, and so many trials run"),
         (TWO, {"devices": 4, "max_devices": 1}, "it needs 1 device, and 1 of cluster.max_devices = 1 in use"),
         (TWO, {}, "it needs 1 device, and 1 in use by 1 trial"),
+        (TWO[:1], {"devices": 4}, "it needs 1 device, and devices are free: it is about to begin"),
+        (TWO, {"devices": 2}, "it needs 1 device, and devices are free: it is about to begin"),
         (
             TWO,
-            {"devices": 2},
-            "it needs 1 device of one kind, and 1 of 2 in use; the others differ in kind or have gone",
+            {"devices": [(1, "cpu"), (1, "gpu")]},
+            "it needs 1 device, and devices are free: it is about to begin, unless machines have gone",
+        ),
+        (
+            (*TWO, launched(1, 0.0), proposed(2, 0.0)),
+            {"devices": 1},
+            "it needs 1 device, and 2 in use by 2 trials",
+        ),
+        (TWO[:1], {"devices": 2, "plan": "data=4"}, "it needs 4 devices, and the machines have 2: it never fits"),
+        (
+            TWO[:1],
+            {"devices": [(2, "cpu"), (2, "gpu")], "plan": "data=4"},
+            "it needs 4 devices, and the machines have 4, not all of one kind: it never fits",
+        ),
+        (
+            TWO,
+            {"devices": [(2, "cpu"), (1, "gpu")], "plan": "data=2"},
+            "it needs 2 devices, and 1 of 3 in use by 1 trial, no more of one kind being free",
         ),
         (
             (*TWO, launched(1, 0.0), retried(1, 1.0, "out_of_memory", "data=2")),
@@ -47,7 +67,7 @@ TWO = (proposed(0, 0.0), launched(0, 0.0), proposed(1, 0.0))
 )
 def test_a_waiting_trial_says_what_it_waits_for(tmp_path, events, known, why):
     (one,) = waiting(study(tmp_path, *events, **known), written=True)
-    assert (one.trial, one.until, one.why) == (1, 3, why)
+    assert (one.trial, one.until, one.why) == (max(event["trial"] for event in events), 3, why)
 
 
 CLOSED = {"event": "closed", "at": 1.0, "reason": "x", "exit_code": 130, "final": False}
@@ -64,10 +84,11 @@ def test_without_a_writer_all_that_is_open_waits_for_one(tmp_path, ending):
 
 
 def test_who_runs_paused_or_ended_waits_for_no_device(tmp_path):
-    assert paused(recorded.write(tmp_path / "closed", recorded.small())) == []
+    assert paused(recorded.write(tmp_path / "closed", recorded.small()), written=False) == []
     whole = recorded.write(tmp_path, recorded.small(closed=False))
     assert waiting(whole, written=True) == []
-    assert paused(whole) == ["1 trial paused at 3 epochs: those that prove the better ones go on"]
+    assert paused(whole, written=True) == ["1 trial paused at 3 epochs; the better ones will go on to 9"]
+    assert paused(whole, written=False) == ["1 trial paused at 3 epochs"]
     assert status_answer(whole, None)["waiting"] == []
 
 
@@ -81,4 +102,4 @@ def test_status_tells_it(tmp_path, nas):  # noqa: F811
 def test_a_session_records_the_machines_that_it_began_with(tmp_path, nas):  # noqa: F811
     dry = ["--set", "cluster.executor=simulated", "--set", "search.trainer=synthetic", "--trials", "2"]
     assert nas("search", *dry, "--set", "cluster.max_devices=3", "--dir", tmp_path / "s")[0] == 0
-    assert load(tmp_path / "s").devices == 3
+    assert sum(machine.devices for machine in load(tmp_path / "s").machines) == 3
