@@ -2,8 +2,8 @@
 
 The Gaussian process of `predictor` proposes while it can know most results; past 1,000 results, when it must leave most
 of them out, every other proposal comes from regularised evolution, which forgets nothing that still matters and costs
-nothing. Where a decision is a float, every third one does from the first: a process refines numbers beside the wrong
-option without end, since something is always left to gain there.
+nothing. Where a decision is a float, every fourth one does from the 30th trial on: a process may refine numbers beside
+the wrong option without end, since something is always left to gain there.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,7 @@ from search_spaces import CandidateSpace
 from trainers import Measurement
 
 _MANY = 1_000
-_SHARE = 3
-_SHARE_OF_MANY = 2
+_BEGUN = 30
 
 
 class Auto:
@@ -30,17 +29,20 @@ class Auto:
 
     def __init__(self, space: CandidateSpace, objectives: Objectives) -> None:
         self._floats = space.size() == inf
+        self._tried: set[int] = set()
         self._measured: set[int] = set()
         self._members: list[Strategy] = [Predictor(space, objectives), RegularizedEvolution(space, objectives)]
 
     def ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal | NoProposal:
         """Ask the member whose turn it is."""
-        turn = len(self._measured) + len(pending)
-        share = _SHARE_OF_MANY if turn > _MANY else _SHARE if self._floats else 0
-        return self._members[1 if share and turn % share == share - 1 else 0].ask(pending, rng)
+        turn = len(self._tried) + len(pending)
+        share = 2 if len(self._measured) > _MANY else 4 if self._floats and turn >= _BEGUN else 0
+        return self._members[1 if share and turn % share == 0 else 0].ask(pending, rng)
 
     def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
         """Tell every member."""
+        if trial.number >= 0:
+            self._tried.add(trial.number)
         if measurement is not None and trial.duplicate_of is None:
             self._measured.add(trial.number)
         for member in self._members:
