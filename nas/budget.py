@@ -1,6 +1,7 @@
 """When a search stops asking."""
 
 from dataclasses import dataclass
+from math import inf
 
 from nas.objective import Objectives
 from nas.study import Study
@@ -35,15 +36,19 @@ class Budget:
             return f"target {study.objectives.objectives[0].name} = {self.target:g} reached"
         return None
 
-    def larger(self, study: Study) -> list[str]:
-        """Settings under which a study that this budget ended would go on: each limit that is reached, doubled."""
+    def larger(self, study: Study, size: int | float = inf) -> list[str]:
+        """Settings under which a study that this budget ended would go on: limits that are reached, well above use.
+
+        ``size`` is the number of candidates there are: more trials are offered only while some are untried.
+        """
         found = []
-        if self.trials is not None and study.accepted >= self.trials:
-            found.append(f"search.trials={2 * self.trials}")
-        if self.hours is not None and study.seconds >= self.hours * 3600:
-            found.append(f"search.hours={2 * self.hours:g}")
-        if self.device_hours is not None and study.allocated_seconds() >= self.device_hours * 3600:
-            found.append(f"search.device_hours={2 * self.device_hours:g}")
+        hours, device_hours = study.seconds / 3600, study.allocated_seconds() / 3600
+        if self.trials is not None and study.accepted >= self.trials and _tried(study) < size:
+            found.append(f"search.trials={min(2 * max(self.trials, study.accepted), size)}")
+        if self.hours is not None and hours >= self.hours:
+            found.append(f"search.hours={2 * max(self.hours, hours):g}")
+        if self.device_hours is not None and device_hours >= self.device_hours:
+            found.append(f"search.device_hours={2 * max(self.device_hours, device_hours):g}")
         if self.target is not None and study.leading_cost <= self._target_cost(study.objectives):
             found.append("search.target=BETTER")
         return found
@@ -52,3 +57,8 @@ class Budget:
         assert self.target is not None
         name = objectives.objectives[0].name
         return objectives.objectives[0].cost({name: self.target})
+
+
+def _tried(study: Study) -> int:
+    """Candidates proposed so far, each once: those that were rejected or are equivalent to another count too."""
+    return len({trial.proposal.candidate for trial in study.trials()})

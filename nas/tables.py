@@ -1,6 +1,7 @@
 """Answers as people read them on a terminal: the front, the trials, how a search ended and what can follow."""
 
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from nas.trained import untrained
 from nas.trial import Outcome, Trial
 from nas.unmet import explained
 from nas.waiting import paused, waiting
-from search_spaces import Candidate, Value, Values
+from search_spaces import Candidate, Domain, Value, Values
 
 if TYPE_CHECKING:
     from nas.checking import Checked
@@ -48,10 +49,16 @@ def idle(study: Study) -> str:
     """Say that a session had nothing to do, and how the study can go on."""
     limits = budgets_of(study)
     trials = int(limits.pop("trials")) if "trials" in limits else None
-    settings = " ".join(f"--set {setting}" for setting in Budget(trials, **limits).larger(study))
+    settings = " ".join(f"--set {setting}" for setting in Budget(trials, **limits).larger(study, _candidates(study)))
     if not settings:
         return "Nothing was left to do: the study had ended so, and a larger budget would not change that."
     return f"Nothing was left to do: the study had used up its budget. Go on by: nas resume {study.folder} {settings}"
+
+
+def _candidates(study: Study) -> int | float:
+    """How many candidates the space of the study has."""
+    domains = [Domain.from_schema(schema) for schema in study.header["space"].values() if schema]
+    return prod(domain.size() for domain in domains)
 
 
 def lines(console: Console, pairs: Sequence[tuple[str, str]]) -> None:

@@ -1,6 +1,7 @@
 """The command line: answers in a documented form, errors in one paragraph, exit codes with a meaning."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -236,6 +237,12 @@ def test_a_session_without_anything_to_do_says_so(nas, tmp_path):
     assert code == 0
     assert f"had used up its budget. Go on by: nas resume {folder} --set search.trials=10" in " ".join(out.split())
     assert "Nothing was left to do" not in nas("resume", folder, "--set", "search.trials=10")[1]
+    out = nas("resume", folder, "--set", "search.trials=2", "--set", "search.hours=0.0001")[1]
+    trials, hours = re.search(r"--set search\.trials=(\d+) --set search\.hours=(\S+)", out).groups()
+    assert int(trials) == 20
+    assert float(hours) == pytest.approx(2 * load(folder).seconds / 3600, rel=1e-4)
+    advised = ["--set", f"search.trials={trials}", "--set", f"search.hours={hours}"]
+    assert "Nothing was left to do" not in nas("resume", folder, *advised)[1]
     (tmp_path / "small.toml").write_text(
         "[search]\nspace = 'mlp'\ntrainer = 'synthetic'\nstrategy = 'exhaustive'\ntrials = 500\n[space]\ndepth = 1\n"
         "widths = [8]\n[fidelity]\nrule = 'none'\nmax = 3\n[objectives]\nval_accuracy = 'maximize'\n"
@@ -245,7 +252,12 @@ def test_a_session_without_anything_to_do_says_so(nas, tmp_path):
     code, out, err = nas("search", tmp_path / "small.toml", "--dir", folder)
     assert code == 0, err
     assert "exhausted" in out
-    assert "a larger budget would not change that" in " ".join(nas("resume", folder)[1].split())
+    tried = load(folder).launched
+    for resumed in (["resume", folder], ["resume", folder, "--set", f"search.trials={tried}"]):
+        assert "a larger budget would not change that" in " ".join(nas(*resumed)[1].split())
+    begun = tmp_path / "begun"
+    nas("search", tmp_path / "small.toml", "--trials", tried - 1, "--dir", begun)
+    assert f"--set search.trials={tried}\n" in nas("resume", begun)[1]
 
 
 def test_a_plan_that_never_fits_is_refused_before_anything_is_made(nas, tmp_path):
