@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nas.analysed import Analysed
 from search_spaces.memory import StepMemory, step_memory
 from search_spaces.module_groups import module_of
-from search_spaces.operator_graph import OperatorGraph, Phase
-from search_spaces.step_flops import step_flops, step_macs
+from search_spaces.operator_graph import OperatorGraph, Phase, step_flops, step_macs
 from search_spaces.work_depth import Concurrency, brent_bounds, work_depth
 from trainers import numbers_to_json
 from trainers.parallelism.volumes import EXCHANGES, Volume, volumes

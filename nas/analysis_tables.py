@@ -12,8 +12,7 @@ from nas.analysis import Analysis, StepAnalysis
 from nas.display import counted
 from nas.tables import lines
 from search_spaces.module_groups import Group, by_module, longest_chain, main_kind
-from search_spaces.operator_graph import OperatorGraph, Phase
-from search_spaces.step_flops import step_flops, step_macs
+from search_spaces.operator_graph import OperatorGraph, Phase, step_flops, step_macs
 from trainers.parallelism.volumes import EXCHANGES
 
 _MOST_ROWS = 36

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from search_spaces import Candidate, Signature
 from search_spaces.memory import step_memory
-from search_spaces.operator_graph import OperatorGraph, Phase
-from search_spaces.step_flops import step_flops, step_macs
+from search_spaces.operator_graph import OperatorGraph, Phase, step_flops, step_macs
 from search_spaces.work_depth import Concurrency, work_depth
 from trainers.settings import Settings
 

@@ -13,6 +13,13 @@ _LARGEST = 2**63
 """Nodes that accumulate gradients have a sequence number above, which says nothing of their module."""
 
 
+def gradient_number() -> int | None:
+    """Number of the node whose gradient autograd computes now; None where it does not tell."""
+    node = torch._C._current_autograd_node()
+    number = _LARGEST if node is None else node._sequence_nr()
+    return None if number >= _LARGEST else number
+
+
 def sequence_number() -> int:
     """Number that autograd gives to the next node of its graph; nodes are made before their operator runs."""
     number: int = torch._C._autograd._get_sequence_nr()
@@ -57,12 +64,8 @@ class ModulePaths:
         """Path of the innermost module at work."""
         return self._open[-1]
 
-    def of_gradient(self) -> str | None:
-        """Path of the module whose gradient is computed now; None where autograd does not tell."""
-        node = torch._C._current_autograd_node()
-        number = _LARGEST if node is None else node._sequence_nr()
-        if number >= _LARGEST:
-            return None
+    def of_node(self, number: int) -> str:
+        """Path of the module that was at work when autograd made its node of this ``number``."""
         return self._since[bisect_right(self._numbers, number) - 1]
 
     def _enter(self, module: nn.Module, _: Any) -> None:

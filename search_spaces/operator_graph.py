@@ -51,7 +51,8 @@ class Operator:
     ``depth`` count unit operations and the longest chain of them (MODELS.md 1). ``read_bytes`` and ``written_bytes``
     are those of its tensors, ``parameters`` the elements of parameters among what it reads, ``saved_bytes`` what it
     keeps for the backward pass and no operator before it kept already, parameters apart. ``inputs`` are the places in
-    the graph of the operators whose results it reads.
+    the graph of the operators whose results it reads. ``forward`` is the place of the operator whose gradient it
+    computes: None in the forward pass, and where autograd does not tell.
     """
 
     name: str
@@ -65,6 +66,32 @@ class Operator:
     parameters: int
     saved_bytes: int
     inputs: tuple[int, ...]
+    forward: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A parameter, or all that share its memory: its elements, and the forward operators that read it.
+
+    ``trained``: it gets a gradient.
+    """
+
+    elements: int
+    readers: tuple[int, ...]
+    trained: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What one operator left in one piece of memory, or the network was given, as forward operators read it.
+
+    ``source`` is the place of that operator, None for an input. ``bytes`` are those of its parts that ``readers`` read
+    together: nothing for what only the backward pass looks at, such as places of maxima.
+    """
+
+    source: int | None
+    bytes: int
+    readers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +112,8 @@ class OperatorGraph:
     """Operators in an order in which each comes after its inputs, for a ``batch`` of samples.
 
     ``parameters`` counts elements, shared ones once. ``unknown`` are the operators of torch without a formula of their
-    own, counted as one operation for each number they write.
+    own, counted as one operation for each number they write. In a graph that tells no ``weights`` each operator has its
+    own parameters; in one that tells no ``values`` results are read whole by all whose inputs they are.
     """
 
     operators: tuple[Operator, ...]
@@ -93,3 +121,15 @@ class OperatorGraph:
     parameters: int
     storages: tuple[Storage, ...] = ()
     unknown: tuple[str, ...] = ()
+    weights: tuple[Weight, ...] = ()
+    values: tuple[Value, ...] = ()
+
+
+def step_flops(graph: OperatorGraph, phase: Phase) -> int:
+    """FLOPs of one pass over the batch: two for each multiply-accumulate of a product or convolution, nothing else."""
+    return sum(operator.flops for operator in graph.operators if operator.phase is phase)
+
+
+def step_macs(graph: OperatorGraph, phase: Phase) -> int:
+    """Multiply-accumulates of one pass over the batch: half of its FLOPs."""
+    return step_flops(graph, phase) // 2

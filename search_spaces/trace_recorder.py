@@ -4,8 +4,9 @@ Each distinct call, of an operator on tensors of one look, is worked out once: w
 the first take little more than the making of their results.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -14,11 +15,12 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from search_spaces.aten_call import AtenCall
+from search_spaces.aten_call import AtenCall, touched_bytes
 from search_spaces.aten_costs import Cost, cost
 from search_spaces.aten_habits import Habit, habit_of
+from search_spaces.aten_names import SHAPED
 from search_spaces.meta_results import Look, known_looks, look, make, own_looks, shared
-from search_spaces.module_paths import ModulePaths, sequence_number
+from search_spaces.module_paths import ModulePaths, gradient_number, sequence_number
 from search_spaces.operator_graph import Phase, Role
 from search_spaces.storage_lives import Life, StorageLives
 
@@ -40,20 +42,52 @@ class _Known:
 
 
 class Call(NamedTuple):
-    """A recorded call: ``inputs`` are the places of those whose results it reads."""
+    """A recorded call: ``inputs`` are the places of those whose results it reads.
+
+    ``forward`` is the place of the one whose gradient it computes, None where there is none.
+    """
 
     name: str
     cost: Cost
     phase: Phase
     parameters: int
     inputs: tuple[int, ...]
+    forward: int | None
+
+
+@dataclass(slots=True)
+class ValueRead:
+    """What one call, at place ``source`` (None: the network's input), left in the memory of ``life``.
+
+    ``parts`` are the bytes of its different views that forward calls at the places ``readers`` read.
+    """
+
+    source: int | None
+    life: Life
+    parts: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    readers: list[int] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """Of all parts, but no more than the memory holds."""
+        return min(sum(self.parts.values()), self.life.bytes)
+
+
+@dataclass(slots=True)
+class WeightRead:
+    """Memory of ``elements`` of parameters, and the places of the forward calls that read it."""
+
+    elements: int
+    readers: list[int] = field(default_factory=list)
+    trained: bool = False
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Within its context calls are recorded, in their order.
 
     ``kept`` are the lives that autograd keeps for the backward pass, each with the place of the first call that keeps
-    it; ``unknown`` the operators without a formula.
+    it; ``unknown`` the operators without a formula. ``weights`` and ``values`` say what forward calls read: memory of
+    parameters, by its life, and results, by their life and writer.
     """
 
     def __init__(self, paths: ModulePaths) -> None:
@@ -62,10 +96,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.lives = StorageLives(self.calls)
         self.kept: list[tuple[int, Life]] = []
         self.unknown: set[str] = set()
+        self.weights: dict[int, WeightRead] = {}
+        self.values: dict[tuple[int, int | None], ValueRead] = {}
         self.phase = Phase.FORWARD
         self._paths = paths
         self._path = ""
+        self._forward: int | None = None
         self._sequence = -1
+        self._numbers: list[int] = []  # of autograd's next node at each forward call
+        self._forward_paths: list[str] = []
         self._habits: dict[int, Habit] = {}  # by identity: torch hashes its operators slowly
         self._known: dict[tuple[Any, ...], _Known] = {}
 
@@ -73,6 +112,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _should_skip_dynamo(cls) -> bool:
         """Torch else wraps each call, and loads its compiler for that."""
         return False
+
+    def add_weight(self, weight: Tensor) -> None:
+        """Say that a tensor is a parameter of the network."""
+        life = self.lives.begin(weight, Role.PARAMETER)
+        self.weights.setdefault(id(life), WeightRead(life.bytes // weight.element_size()))
+
+    def add_gradient(self, weight: Tensor) -> None:
+        """Say that a parameter has got its gradient."""
+        assert weight.grad is not None
+        self.lives.begin(weight.grad).role = Role.GRADIENT
+        self.weights[id(self.lives.begin(weight))].trained = True
 
     def saving(self) -> saved_tensors_hooks:
         """Within this context, note what autograd keeps for the backward pass."""
@@ -119,7 +169,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         changed = habit.changed(args, kwargs)
         if habit.allocates or not results or (looks is None and not changed and shared(results, tensors)):
             return _Known(None, looks, several), result
-        read = [tensor for tensor in tensors if not (habit.overwrites and _replaced(tensor, changed))]
+        read = [tensor for tensor in tensors if not (habit.overwrites and _among(tensor, changed))]
         written = [*changed, *(tensor for tensor in results if not shared([tensor], changed))]
         counted = cost(func, AtenCall(func, args, kwargs, results), read, written)
         if not counted.known:
@@ -141,7 +191,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         changed = habit.changed(args, kwargs) if habit.written else []
         inputs, parameters = set(), 0
-        alive = self.lives.alive
+        alive, place = self.lives.alive, len(self.calls)
         for tensor in tensors:
             life = alive.get(tensor.untyped_storage()._cdata)
             if life is None or (habit.overwrites and _replaced(tensor, changed)):
@@ -150,20 +200,47 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 inputs.add(life.writer)
             if life.role is Role.PARAMETER:
                 parameters += min(tensor.numel(), life.bytes // tensor.element_size())
-        place = len(self.calls)
+            if self.phase is Phase.FORWARD and habit.name not in SHAPED:
+                self._note_read(tensor, life, place)
         for tensor in (*changed, *_tensors(result)):
             self.lives.begin(tensor).writer = place
         name = f"{path}.{habit.name}" if (path := self._where()) else habit.name
-        self.calls.append(Call(name, known.cost, self.phase, parameters, tuple(sorted(inputs))))
+        forward = self._forward if self.phase is Phase.BACKWARD else None
+        self.calls.append(Call(name, known.cost, self.phase, parameters, tuple(sorted(inputs)), forward))
+
+    def _note_read(self, tensor: Tensor, life: Life, place: int) -> None:
+        if life.role is Role.PARAMETER:
+            self.weights[id(life)].readers.append(place)
+        elif life.writer is not None or life.role is Role.INPUT:
+            value = self.values.setdefault((id(life), life.writer), ValueRead(life.writer, life))
+            value.readers.append(place)
+            part = (tensor.storage_offset(), tensor.shape, tensor.stride())
+            if part not in value.parts:
+                value.parts[part] = touched_bytes(tensor)
 
     def _where(self) -> str:
+        """Path of the module at work; in the backward pass ``_forward`` is then the call whose gradient it is."""
         if self.phase is Phase.FORWARD:
             self._sequence = sequence_number()
+            self._numbers.append(self._sequence)
+            self._forward_paths.append(self._paths.current)
             return self._paths.current
-        path = self._paths.of_gradient()
-        if path is not None:
-            self._path = path
+        if torch.is_grad_enabled():  # a checkpoint computes its forward pass once more
+            self._path, self._forward = self._paths.current, None
+        elif (number := gradient_number()) is not None:
+            self._path = self._paths.of_node(number)
+            self._forward = self._forward_of(number)
         return self._path
+
+    def _forward_of(self, number: int) -> int | None:
+        """Place of the forward call that autograd made its node ``number`` for: the next one, or for a view that ends a
+        module the one before.
+        """
+        following = bisect_right(self._numbers, number)
+        for place in (following, following - 1):
+            if 0 <= place < len(self._numbers) and self._forward_paths[place] == self._path:
+                return place
+        return None
 
     def _keep(self, tensor: Tensor) -> Tensor:
         """Autograd keeps arguments after it made a call's node and before the call runs, results after it ran."""
@@ -201,9 +278,11 @@ def _described(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tup
 
 def _replaced(tensor: Tensor, changed: list[Tensor]) -> bool:
     """Whether all of its storage is written, by a call that does not look at what was there."""
-    if not any(tensor is other for other in changed):
-        return False
-    return tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
+    return _among(tensor, changed) and tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
+
+
+def _among(tensor: Tensor, others: Sequence[Tensor]) -> bool:
+    return any(tensor is other for other in others)
 
 
 def _on_meta(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:

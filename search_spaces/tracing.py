@@ -5,20 +5,20 @@ Nothing is assumed of the backward pass: autograd runs it, and what it runs is r
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils._pytree import tree_leaves
 
 from search_spaces.collection import uncollected
 from search_spaces.fused_attention import fused_attention
 from search_spaces.meta_results import look, make
 from search_spaces.module_paths import ModulePaths
-from search_spaces.operator_graph import Operator, OperatorGraph, Phase, Role, Storage
+from search_spaces.operator_graph import Operator, OperatorGraph, Phase, Role, Storage, Value, Weight
 from search_spaces.signature import Signature
 from search_spaces.trace_recorder import Recorder
 
@@ -75,8 +75,14 @@ def _traced(network: nn.Module, inputs: Signature | Sequence[Tensor], batch: int
         raise TraceError(error) from error
     parameters = sum(weight.numel() for weight in followed.weights)
     operators, storages = _operators(recorder, forward_calls), _storages(recorder, forward_calls)
+    weights = tuple(Weight(read.elements, _places(read.readers), read.trained) for read in recorder.weights.values())
+    values = tuple(Value(read.source, read.bytes, _places(read.readers)) for read in recorder.values.values())
     recorder.lives.forget()
-    return OperatorGraph(operators, batch, parameters, storages, tuple(sorted(recorder.unknown)))
+    return OperatorGraph(operators, batch, parameters, storages, tuple(sorted(recorder.unknown)), weights, values)
+
+
+def _places(read: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(read)))
 
 
 class _OnMeta:
@@ -95,11 +101,11 @@ class _OnMeta:
             self._twins = {**weights, **buffers}
             self.weights, self.buffers = list(weights.values()), list(buffers.values())
 
-    def __call__(self, *arguments: Tensor) -> Any:
-        """The outputs."""
+    def present(self) -> AbstractContextManager[None]:
+        """Within this context the network has them, also where its backward pass calls modules again."""
         if self._twins is None:
-            return self.network(*arguments)
-        return functional_call(self.network, self._twins, arguments)
+            return nullcontext()
+        return _reparametrize_module(self.network, self._twins, tie_weights=True)
 
 
 def _distinct(named: Iterable[Mapping[str, Tensor | None]]) -> list[Tensor]:
@@ -109,23 +115,21 @@ def _distinct(named: Iterable[Mapping[str, Tensor | None]]) -> list[Tensor]:
 
 def _step(network: _OnMeta, arguments: Sequence[Tensor], loss: Loss, recorder: Recorder, paths: ModulePaths) -> int:
     """Record a step; return the number of calls of its forward pass."""
-    for role, tensors in (
-        (Role.PARAMETER, network.weights),
-        (Role.BUFFER, network.buffers),
-        (Role.INPUT, arguments),
-    ):
+    for weight in network.weights:
+        recorder.add_weight(weight)
+    for role, tensors in ((Role.BUFFER, network.buffers), (Role.INPUT, arguments)):
         for tensor in tensors:
             recorder.lives.begin(tensor, role)
-    with _no_gradients(network.weights), fused_attention(), recorder, paths.followed():
+    with network.present(), _no_gradients(network.weights), fused_attention(), recorder, paths.followed():
         with recorder.saving():
-            value = _loss(network(*arguments), loss, paths)
+            value = _loss(network.network(*arguments), loss, paths)
         forward_calls = len(recorder.calls)
         if value.requires_grad:
             recorder.phase = Phase.BACKWARD
             value.backward()  # type: ignore[no-untyped-call]
         for weight in network.weights:
             if weight.grad is not None:
-                recorder.lives.begin(weight.grad).role = Role.GRADIENT
+                recorder.add_gradient(weight)
     return forward_calls
 
 
@@ -190,6 +194,7 @@ def _operators(recorder: Recorder, forward_calls: int) -> tuple[Operator, ...]:
             call.parameters,
             kept,
             call.inputs,
+            call.forward,
         )
         for call, kept in zip(recorder.calls, saved, strict=True)
     )

@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from search_spaces import SPACES, Signature, TensorType, count_parameters, meta_network, trace_recorder
-from search_spaces.operator_graph import Kind, Phase
+from search_spaces.operator_graph import Kind, Phase, Value
 from search_spaces.tracing import TraceError, class_loss, trace
 from tests.search_spaces.networks import NETWORKS
 
@@ -385,6 +385,85 @@ def test_shared_weights_count_once_and_take_both_gradients():
     assert graph.parameters == 36 + 6 + 6
     products = [operator for operator in graph.operators if operator.kind is Kind.MATMUL]
     assert [operator.parameters for operator in products[:2]] == [42, 42]
+
+
+def test_each_weight_is_told_with_its_readers_and_whether_it_learns():
+    network = Calls(lambda x, used, idle, frozen: used(frozen(used(x))), used=nn.Linear(6, 6, bias=False))
+    network.idle, network.frozen = nn.Linear(6, 2, bias=False), nn.Linear(6, 6, bias=False).requires_grad_(False)
+    graph = trace(network, [torch.zeros(4, 6)], 4)
+    told = {(weight.elements, weight.readers, weight.trained) for weight in graph.weights}
+    assert told == {(36, (0, 2), True), (12, (), False), (36, (1,), False)}
+    assert graph.parameters == 36 + 36 + 12
+
+
+def test_values_are_what_forward_operators_read_of_one_another():
+    """Of pooling its maxima, not their places; of a result in parts all parts, of what is reshaped each byte once."""
+    network = nn.Sequential(nn.MaxPool1d(2), nn.Flatten(), nn.Linear(9, 12, bias=False), nn.GLU())
+    graph = trace(network, [torch.zeros(4, 3, 6)], 4)
+    names = [operator.name for operator in graph.operators]
+    told = {names[value.source] if value.source is not None else "": value for value in graph.values}
+    assert told["0.max_pool2d_with_indices"].bytes == 4 * 4 * 3 * 3
+    assert told["2.mm"].bytes == 4 * 4 * 12
+    assert told[""] == Value(None, 4 * 4 * 3 * 6, (0,))
+    parts = Calls(
+        lambda x, head: sum(part * head(x) for part in head(x).chunk(3, -1)), head=nn.Linear(6, 3, bias=False)
+    )
+    graph = trace(parts, [torch.zeros(4, 6)], 4)
+    chunked = next(value for value in graph.values if value.source == 0)
+    assert (chunked.bytes, len(chunked.readers)) == (4 * 4 * 3, 3)
+
+
+def test_gradients_tell_the_very_call_that_they_are_of():
+    act = nn.ReLU()
+    network = nn.Sequential(*(module for _ in range(4) for module in (nn.Linear(6, 6), act)))
+    graph = trace(network, [torch.zeros(4, 6)], 4)
+    named = [operator.name for operator in graph.operators]
+    gradients = [operator.forward for operator in graph.operators if operator.name == "1.threshold_backward"]
+    assert gradients == [place for place in reversed(range(len(named))) if named[place] == "1.relu"]
+    for operator in graph.operators:
+        if operator.forward is not None:
+            assert operator.phase is Phase.BACKWARD
+            assert named[operator.forward].rpartition(".")[0] == operator.name.rpartition(".")[0]
+
+
+def test_the_gradient_of_a_view_is_of_the_operator_in_its_module():
+    class Last(nn.Linear):
+        def forward(self, x):
+            return super().forward(x)[:, -1]
+
+    graph = trace(nn.Sequential(Last(6, 5), nn.Linear(5, 3)), [torch.zeros(4, 7, 6)], 4)
+    names = [operator.name for operator in graph.operators]
+    (backward,) = (operator for operator in graph.operators if operator.name == "0.select_backward")
+    assert names[backward.forward] == "0.addmm"
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_of_a_network_on_a_device_are_followed(reentrant):
+    def network():
+        body = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 6))
+        forward = lambda x, body, head: head(checkpoint(body, x + head.bias.sum(), use_reentrant=reentrant))  # noqa: E731
+        return Calls(forward, body=body, head=nn.Linear(6, 3))
+
+    given = network()
+    graph = trace(given, [torch.zeros(4, 6)], 4)
+    assert graph == trace(network().to("meta"), [torch.zeros(4, 6)], 4)
+    assert not any(weight.is_meta for weight in given.parameters())
+    again = [operator.name for operator in graph.operators if operator.phase is Phase.BACKWARD]
+    assert [name for name in again if name.endswith("addmm")][0] == "body.0.addmm"
+
+
+def test_what_a_slice_is_overwritten_with_does_not_depend_on_what_came_before():
+    def order(first, second):
+        def run(x, head):
+            y, whole, large = head(x), torch.zeros(4, 3), torch.zeros(8, 3)
+            for one in (first, second):
+                (large[:4] if one == "slice" else whole).copy_(y)
+            return whole + large[:4]
+
+        graph = trace(Calls(run, head=nn.Linear(6, 3)), [torch.zeros(4, 6)], 4)
+        return [operator.read_bytes for operator in graph.operators[:5] if operator.name == "copy_"]
+
+    assert order("slice", "whole") == order("whole", "slice") == [4 * 4 * 3] * 2
 
 
 def test_the_batch_scales_flops_alone():

@@ -23,8 +23,9 @@ AFFINE = (
     "written_bytes",
     "temporary_bytes",
     "reduced_bytes",
+    "value_bytes",
 )
-SAME = ("kind", "backward", "unit", "divided", "sources", "targets")
+SAME = ("kind", "backward", "unit", "divided", "writers", "read", "readers")
 
 
 @dataclass(frozen=True, eq=False)

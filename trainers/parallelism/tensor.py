@@ -27,6 +27,7 @@ def split(share: Share, plan: Plan, machine: Machine) -> Share:
         bytes=work.bytes * part,
         parameters=work.parameters * part,
         saved_bytes=work.saved_bytes * part,
+        written_bytes=work.written_bytes * part,
         temporary_bytes=work.temporary_bytes * part,
         tensor_ranks=plan.tensor,
     )

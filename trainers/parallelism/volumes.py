@@ -10,7 +10,6 @@ from math import inf
 
 import numpy as np
 
-from search_spaces.module_groups import module_of
 from search_spaces.operator_graph import OperatorGraph
 from trainers.parallelism.cost import divide
 from trainers.parallelism.fully_connected import divided_layers, sent_elements
@@ -56,7 +55,7 @@ def volumes(graph: OperatorGraph, processes: Sequence[int], element_bytes: float
 def _sent(graph: OperatorGraph, processes: Sequence[int], element_bytes: float) -> Iterator[tuple[str, int, float]]:
     if not graph.operators:
         return
-    work = columns(graph, unit=module_of, element_bytes=element_bytes)
+    work = columns(graph, element_bytes=element_bytes)
     layers = divided_layers(graph)
     for ranks in processes:
         yield "data", ranks, _exchanged(work, Plan(data=ranks))

@@ -7,7 +7,8 @@ from math import inf
 
 import numpy as np
 
-from search_spaces.operator_graph import Operator, OperatorGraph, Phase, Role
+from search_spaces.module_groups import module_of
+from search_spaces.operator_graph import Operator, OperatorGraph, Phase, Role, Value, Weight
 from trainers.parallelism.arrays import BoolArray, FloatArray, IntArray
 
 LIVE = (Role.INPUT, Role.ACTIVATION, Role.TEMPORARY)
@@ -31,9 +32,9 @@ class Workload:
     bytes: FloatArray
     """[n] read and written."""
     parameters: FloatArray
-    """[n] elements that a forward operator reads, its part of those that several read; all together the network's."""
+    """[n] elements that a forward operator reads, each in equal parts by all that do; nothing of what none reads."""
     tensors: FloatArray
-    """[n] tensors of those elements, in the same way; 0 where the graph does not tell."""
+    """[n] trained tensors of those elements, in the same way."""
     saved_bytes: FloatArray
     """[n] kept from the forward to the backward pass."""
     written_bytes: FloatArray
@@ -45,10 +46,14 @@ class Workload:
     """[n] what the tensor axis all-reduces after the operator."""
     alike: IntArray
     """[n] operators of one number are equal, but for their place."""
-    sources: IntArray
-    """[edges] places of operators whose results another reads."""
-    targets: IntArray
-    """[edges] places of those that read them."""
+    value_bytes: FloatArray
+    """[values] of each result, or input of the network, that forward operators read; no axis divides them."""
+    writers: IntArray
+    """[values] places of the operators that write them; -1 for inputs."""
+    read: IntArray
+    """[reads] places among the values."""
+    readers: IntArray
+    """[reads] places of the forward operators that read them."""
     peak_bytes: float = inf
     """What inputs, activations and temporaries take together at the fullest moment, undivided; infinite if unknown."""
     element_bytes: float = 4.0
@@ -63,21 +68,20 @@ class Workload:
 
     @cached_property
     def crossing_bytes(self) -> FloatArray:
-        """[units + 1] bytes of forward results that pass a cut before each unit; 0 at both ends."""
-        forward = ~self.backward[self.targets]
-        sources, targets = self.sources[forward], self.targets[forward]
-        last = self.unit.copy()
-        np.maximum.at(last, sources, self.unit[targets])
-        opened = np.bincount(self.unit + 1, self.written_bytes, self.units + 2)
-        closed = np.bincount(last + 1, self.written_bytes, self.units + 2)
+        """[units + 1] bytes of forward results, and of inputs, that pass a cut before each unit; 0 at both ends."""
+        first = np.where(self.writers < 0, 0, self.unit[self.writers])
+        last = first.copy()
+        np.maximum.at(last, self.read, self.unit[self.readers])
+        opened = np.bincount(first + 1, self.value_bytes, self.units + 2)
+        closed = np.bincount(last + 1, self.value_bytes, self.units + 2)
         return np.cumsum(opened - closed)[:-1]
 
     @cached_property
     def unit_inputs(self) -> tuple[tuple[int, ...], ...]:
         """[units] which other units' forward results each unit reads."""
-        forward = ~self.backward[self.targets]
+        writers = self.writers[self.read]
         read: list[set[int]] = [set() for _ in range(self.units)]
-        for source, target in zip(self.unit[self.sources[forward]], self.unit[self.targets[forward]], strict=True):
+        for source, target in zip(self.unit[writers[writers >= 0]], self.unit[self.readers[writers >= 0]], strict=True):
             if source != target:
                 read[target].add(int(source))
         return tuple(tuple(sorted(sources)) for sources in read)
@@ -91,11 +95,6 @@ class Workload:
     def per_unit(self, values: FloatArray) -> FloatArray:
         """Sum ``values`` [n] over each unit's operators [units]."""
         return np.bincount(self.unit, values, self.units).astype(np.float64)
-
-
-def module_of(operator: Operator) -> str:
-    """Path of the module that runs a traced ``operator``; empty for what none does."""
-    return operator.name.rpartition(".")[0]
 
 
 def kind_of(operator: Operator) -> str:
@@ -119,8 +118,9 @@ def columns(
     """Columns of a ``graph`` for its batch.
 
     ``divided`` and ``reduced_bytes`` say, by place, which operators the tensor axis divides and what it exchanges
-    after them. ``unit`` names the unit of an operator: neighbouring forward operators of one name, and the
-    backward operators of that name; one of an empty or another name belongs to the unit of the operator before it.
+    after them. ``unit`` names the unit of a forward operator: neighbours of one name. A backward operator is of the
+    unit of the operator whose gradient it computes, where that is unknown of the last unit of its name. One of an empty
+    or another name belongs to the unit of the operator before it.
     ``kind`` names the rate that an operator takes.
     """
     operators = graph.operators
@@ -137,7 +137,7 @@ def columns(
     flops = array([float(operator.flops) for operator in operators])
     moved = array([float(operator.read_bytes + operator.written_bytes) for operator in operators])
     written = array([float(operator.written_bytes) for operator in operators])
-    parameters = np.where(backward, 0.0, array([float(operator.parameters) for operator in operators]))
+    weights, values = graph.weights or _own_weights(operators), graph.values or _whole_results(operators)
     return Workload(
         samples=graph.batch,
         kinds=kinds,
@@ -146,23 +146,48 @@ def columns(
         unit=_units(operators, unit),
         flops=flops,
         bytes=moved,
-        parameters=parameters * (graph.parameters / max(parameters.sum(), 1.0)),
-        tensors=np.where(parameters > 0, _gradients(graph) / max(int(np.count_nonzero(parameters)), 1), 0.0),
+        parameters=_shared_out(weights, [float(weight.elements) for weight in weights], len(operators)),
+        tensors=_shared_out(weights, [float(weight.trained) for weight in weights], len(operators)),
         saved_bytes=array([float(operator.saved_bytes) for operator in operators]),
         written_bytes=written,
         temporary_bytes=_temporary_bytes(graph),
         divided=split,
         reduced_bytes=reduced,
         alike=_alike(own, flops, moved, written, reduced, split),
-        sources=array([source for operator in operators for source in operator.inputs], np.intp),
-        targets=array([place for place, operator in enumerate(operators) for _ in operator.inputs], np.intp),
+        value_bytes=array([float(value.bytes) for value in values]),
+        writers=array([-1 if value.source is None else value.source for value in values], np.intp),
+        read=array([number for number, value in enumerate(values) for _ in value.readers], np.intp),
+        readers=array([place for value in values for place in value.readers], np.intp),
         peak_bytes=float(_live_bytes(graph, LIVE).max()) if graph.storages else inf,
         element_bytes=element_bytes,
     )
 
 
-def _gradients(graph: OperatorGraph) -> float:
-    return float(sum(storage.role is Role.GRADIENT for storage in graph.storages))
+def _own_weights(operators: Sequence[Operator]) -> list[Weight]:
+    """Of operators that share none."""
+    return [
+        Weight(operator.parameters, (place,))
+        for place, operator in enumerate(operators)
+        if operator.phase is Phase.FORWARD and operator.parameters
+    ]
+
+
+def _whole_results(operators: Sequence[Operator]) -> list[Value]:
+    """Of operators that write one result, which others read whole."""
+    readers: dict[int, list[int]] = {}
+    for place, operator in enumerate(operators):
+        for source in operator.inputs if operator.phase is Phase.FORWARD else ():
+            readers.setdefault(source, []).append(place)
+    return [Value(source, operators[source].written_bytes, tuple(own)) for source, own in readers.items()]
+
+
+def _shared_out(weights: Sequence[Weight], sizes: Sequence[float], operators: int) -> FloatArray:
+    """[operators] the ``sizes`` of weights, each in equal parts to its readers."""
+    parts = np.zeros(operators)
+    for weight, size in zip(weights, sizes, strict=True):
+        for place in weight.readers:
+            parts[place] += size / len(weight.readers)
+    return parts
 
 
 def _alike(*properties: FloatArray | IntArray | BoolArray) -> IntArray:
@@ -191,6 +216,9 @@ def _units(operators: tuple[Operator, ...], name: Callable[[Operator], str]) -> 
     units: list[int] = []
     opened, before = -1, None
     for operator in operators:
+        if operator.forward is not None:
+            units.append(units[operator.forward])
+            continue
         own = name(operator)
         if operator.phase is Phase.FORWARD and own and own != before:
             opened += 1

@@ -174,3 +174,10 @@ def test_ranks_that_compute_at_once_slow_each_other_down():
     for plan in (Plan(data=2), Plan(tensor=2), Plan(data=3)):
         free, slow = price(WORK, plan, machine()).time, price(WORK, plan, shared).time
         assert slow.compute == pytest.approx(1.25 * free.compute)
+
+
+def test_divided_results_take_a_part_of_the_fresh_memory():
+    slow = machine(fresh_from_bytes=1.0, fresh_seconds_per_byte=1e-6)
+    whole, half = (price(WORK, plan, slow).time.compute for plan in (Plan(), Plan(tensor=2)))
+    assert half == pytest.approx(whole / 2)
+    assert divide(WORK, Plan(tensor=2), slow).work.crossing_bytes.tolist() == WORK.crossing_bytes.tolist()

@@ -84,3 +84,73 @@ def test_a_traced_network_is_cut_between_its_modules():
     assert Share(work, (1, 2)).parameters.tolist() == [8 * 16 + 16, 0, 16 * 4 + 4]
     by_unit = work.per_unit(work.flops * work.backward)
     assert by_unit.tolist() == [2 * 32 * 8 * 16, 0, 2 * 2 * 32 * 16 * 4, 0]  # no gradient of the network's input
+
+
+def traced(network, *shape, batch=8):
+    from search_spaces.signature import Signature, TensorType
+    from search_spaces.tracing import trace
+
+    return columns(trace(network.to("meta"), Signature(TensorType(shape), TensorType((4,))), batch))
+
+
+def test_weights_are_shared_out_among_their_own_readers():
+    from torch import nn
+
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.idle = (nn.Linear(64, 64, bias=False) for _ in range(3))
+
+        def forward(self, x):
+            for _ in range(4):
+                x = self.a(x).relu()
+            return self.b(x)
+
+    work = traced(Tied(), 64)
+    assert work.per_unit(work.parameters).tolist() == [4096, 4096, 0]
+    assert work.per_unit(work.tensors).tolist() == [1, 1, 0]
+    assert sorted(work.parameters[work.parameters > 0].tolist()) == [1024] * 4 + [4096]
+
+
+def test_gradients_of_a_module_that_runs_several_times_are_of_their_own_units():
+    from torch import nn
+
+    act = nn.ReLU()
+    work = traced(nn.Sequential(*(module for _ in range(4) for module in (nn.Linear(16, 16), act))), 16)
+    moved = work.per_unit(work.bytes * work.backward)
+    assert moved[1:8:2].tolist() == [3 * 8 * 16 * 4] * 4  # each reads result and gradient, writes one
+
+
+def test_what_no_later_unit_reads_passes_no_border():
+    from torch import nn
+
+    work = traced(nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.MaxPool2d(2), nn.Dropout(), nn.Flatten()), 3, 32, 32)
+    pooled = 8 * 16 * 16 * 16 * 4  # without the places of the maxima, and without the dropped
+    assert work.crossing_bytes.tolist() == [0, 4 * pooled, pooled, pooled, 0]
+
+
+def test_an_input_that_a_later_unit_reads_passes_the_borders_between():
+    from torch import nn
+
+    class Late(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.act, self.b = nn.Linear(16, 4), nn.ReLU(), nn.Linear(16, 4)
+
+        def forward(self, x):
+            return self.act(self.a(x)) + self.b(x)
+
+    border, given = 8 * 4 * 4, 8 * 16 * 4
+    assert traced(Late(), 16).crossing_bytes.tolist() == [0, border + given, border + given, border, 0]
+
+
+def test_graphs_of_two_batches_scale_what_passes_borders():
+    from torch import nn
+
+    from trainers.parallelism.scaling import Scaled
+
+    works = {
+        batch: traced(nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4)), 16, batch=batch)
+        for batch in (8, 32, 20)
+    }
+    assert Scaled(works[8], works[32])(20).crossing_bytes.tolist() == works[20].crossing_bytes.tolist()
