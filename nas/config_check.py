@@ -64,7 +64,7 @@ def check(config: SearchConfig) -> None:
     if search.trainer == SUPERVISED or builds_networks(_loaded("search.trainer", search.trainer, TRAINERS)):
         with named("search.space"):
             space.check_signature(shapes)
-    check_recorded(config)
+    check_recorded(config, space)
     for code in search.static_metrics or ():
         form = "a static metric is a function measure(candidate, network, signature)"
         _check_function("search.static_metrics", code, STATIC_METRICS, form)

@@ -9,7 +9,7 @@ from nas.config import SearchConfig
 from nas.config_check import check
 from nas.config_sections import BUDGETS
 from nas.errors import ConfigError
-from nas.recorded import of_recorded_results
+from nas.recorded import names_table, of_recorded_results
 
 MAIN_JOB = Path(__file__).with_name("main_job.toml")
 """What is searched without a file; also where tables come from that a file leaves out."""
@@ -86,8 +86,8 @@ def main_job() -> Plain:
 def complete(document: Mapping[str, Any], settings: Iterable[Setting] = ()) -> Plain:
     """Put ``settings`` onto ``document``; tables that it leaves out are those of the main job.
 
-    The main job's budgets give way to any that are set, its arguments of the space belong to it alone, and its
-    hyperparameters to the supervised trainer.
+    The main job's budgets give way to any that are set, its space to that of a table of recorded results, its arguments
+    of the space belong to it alone, and its hyperparameters to the supervised trainer.
     """
     settings = list(settings)
     plain: Plain = _copied(document)
@@ -97,6 +97,8 @@ def complete(document: Mapping[str, Any], settings: Iterable[Setting] = ()) -> P
         plain["search"] = _copied(defaults["search"])
         if any(path[0] == "search" and path[1] in BUDGETS for path, _ in settings):
             del plain["search"]["trials"]
+        if any(path == ("search", "task") and names_table(value) for path, value in settings):
+            del plain["search"]["space"]
     for path, value in settings:
         if path[0] == "search":
             _put(plain, path, value)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b, file_digest
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,19 @@ from nas.errors import ConfigError
 from nas.fidelity import RULES, FidelityRule
 from nas.objective import Objective, Objectives
 from nas.study import Study
-from search_spaces.recorded import read_spec
+from search_spaces import SearchSpace
+from search_spaces.recorded import RecordedSpace, read_spec
 from trainers import Fidelity
 
 _PREFIX = "table:"
 _SPACE = "search_spaces.recorded:RecordedSpace"
 _TASK = "trainers.tasks.recorded:Recorded"
 _TRAINER = "trainers.tabular:Tabular"
+
+
+def names_table(task: Any) -> bool:
+    """Whether a task, as a user writes it, is a table of recorded results."""
+    return isinstance(task, str) and task.startswith(_PREFIX)
 
 
 def of_recorded_results(plain: dict[str, Any]) -> None:
@@ -27,7 +34,7 @@ def of_recorded_results(plain: dict[str, Any]) -> None:
     """
     search = plain["search"]
     task = search.get("task")
-    if not isinstance(task, str) or not task.startswith(_PREFIX):
+    if not names_table(task):
         return
     path = str(Path(task.removeprefix(_PREFIX)).expanduser().resolve())
     try:
@@ -58,11 +65,11 @@ def _fidelities(plain: dict[str, Any], path: str) -> None:
         chosen.setdefault("min", levels[0])
 
 
-def check_recorded(config: SearchConfig) -> None:
+def check_recorded(config: SearchConfig, space: SearchSpace) -> None:
     """Raise ConfigError where a search of recorded results asks for what the table does not hold."""
     if config.search.task == _TASK and config.search.trainer == _TRAINER:
         path = str(config.task["path"])
-        faults = list(_faults(config, path))
+        faults = [*_misfits(space, RecordedSpace(path)), *_faults(config, path)]
         if faults:
             raise ConfigError("\n".join(f"{fault} (table {path})" for fault in faults))
 
@@ -88,6 +95,35 @@ def check_same_table(config: SearchConfig, study: Study, key: str = "search.task
             f"{key}: the table {config.task['path']} changed since {study.folder} was begun: its digest was "
             f"{before}, is {now}. What is recorded is no measure of it; restore that file, or start a new study"
         )
+
+
+def _misfits(space: SearchSpace, recorded: RecordedSpace) -> Iterator[str]:
+    """Where ``space`` asks for what was not recorded; one sentence or none."""
+    misfit = _misfit(space, recorded)
+    if misfit:
+        yield (
+            f"search.space: {space.name} decides {misfit}; leave search.space and [space] out to search what the table "
+            "decides itself"
+        )
+
+
+def _misfit(space: SearchSpace, recorded: RecordedSpace) -> str | None:
+    own, there = ({slot.name: slot for slot in each.domain.slots} for each in (space, recorded))
+    if own.keys() != there.keys():
+        return f"{_some(own)}, the table {_some(there)}"
+    for name, slot in own.items():
+        if slot.conditions:
+            return f"{name} under a condition, the table always"
+        leaf, known = slot.decision, there[name].decision
+        few = leaf.options if (leaf.count or inf) <= (known.count or 0) else None
+        if few is None or not all(map(known.allows, few)):
+            return f"{name} as {leaf.allowed}, the table as {known.allowed}"
+    return None
+
+
+def _some(names: Iterable[str]) -> str:
+    every = list(names)
+    return ", ".join(every[:6]) + (f"... ({len(every)})" if len(every) > 6 else "")
 
 
 def _faults(config: SearchConfig, path: str) -> Iterator[str]:

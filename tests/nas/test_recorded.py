@@ -13,6 +13,7 @@ from benchmarks.tables import find, relabelled
 from nas.config_text import load_config
 from nas.errors import ConfigError
 from nas.objective import Direction
+from search_spaces import Choice, Integer, SearchSpace, When
 from search_spaces.recorded import RecordedSpace
 from tests.nas.test_cli import nas as command  # noqa: F401 - a fixture
 from trainers.tasks.recorded import Recorded
@@ -66,6 +67,49 @@ def test_going_on_pays_the_difference_and_each_validation(table, tmp_path):
     (trial,) = study.trials()
     assert [trial.rungs[level].seconds for level in (1, 3, 9)] == [1.5, 2.5, 6.5]
     assert study.seconds == 10.5
+
+
+def test_a_table_as_setting_takes_the_place_of_the_main_jobs_space(table):
+    assert load_config(None, [f"search.task=table:{table}"]).search.space == "search_spaces.recorded:RecordedSpace"
+    chosen = load_config(None, ["search.space=mlp", "search.trainer=synthetic"])
+    assert chosen.search.space == "mlp"
+
+
+OPTIONS = {"1<-0": Choice("x", "y", "z"), "size": Choice(1, 2, 4, 8, ordered=True)}
+
+
+@pytest.mark.parametrize(
+    ("decisions", "told"),
+    [
+        ({"depth": Choice(1, 2)}, r"Own decides depth, the table 1<-0, size; leave search\.space"),
+        ({**OPTIONS, "more": Choice(1, 2)}, r"Own decides 1<-0, size, more, the table 1<-0, size;"),
+        (
+            {**OPTIONS, "1<-0": Choice("x", "w")},
+            r'Own decides 1<-0 as one of "x", "w", the table as one of "x", "y", "z";',
+        ),
+        ({**OPTIONS, "size": Integer(1, 10**12)}, r"Own decides size as .*, the table as .*8"),
+        ({**OPTIONS, "size": Choice(1.0, 2.0)}, r"Own decides size as .*, the table as .*8"),
+        (
+            {**OPTIONS, "size": Choice(1, 2, when=When("1<-0", "x"))},
+            "Own decides size under a condition, the table always",
+        ),
+    ],
+)
+def test_a_space_that_the_table_does_not_hold_is_refused_before_a_trial(table, tmp_path, decisions, told):
+    class Own(SearchSpace):
+        pass
+
+    Own.decisions = decisions
+    with pytest.raises(ConfigError, match=told):
+        search(table, tmp_path / "s", search={"space": Own, "strategy": "random"})
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_part_of_what_was_recorded_may_be_searched(table, tmp_path):
+    class Own(SearchSpace):
+        decisions = {"size": Integer(1, 2), "1<-0": Choice("y", "z")}  # noqa: RUF012
+
+    assert search(table, tmp_path / "s", search={"space": Own}).counts() == {"completed": 4}
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path):
