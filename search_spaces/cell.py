@@ -1,7 +1,7 @@
 """A cell: a small directed acyclic graph, whose edges and operations are decisions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from math import comb
@@ -41,8 +41,8 @@ class Cell(Decision):
     operations: Sequence[Any]
     on: str = "edges"
     inputs: int | Sequence[int] | None = None
-    edges: Sequence[int] | None = None
     when: ConditionLike = None
+    edges: Sequence[int] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.on not in _ON:
@@ -113,10 +113,17 @@ class Cell(Decision):
         least, most = self.edges
         counts = self.input_counts.values()
         fewest, all_edges = sum(count[0] for count in counts), sum(count[-1] for count in counts)
-        if not fewest <= most or not least <= all_edges or least >= most:
+        if least < 0:
+            raise ValueError(f"Cell: edges = {self.edges!r}: no cell has fewer than 0; let least be 0 or more")
+        if least >= most:
             raise ValueError(
-                f"Cell: edges = {self.edges!r}: inputs = {self.inputs} give {fewest} to {all_edges} edges; "
-                "least must be below most, and the two leave some of these"
+                f"Cell: edges = {self.edges!r}: least must be below most, or one change at a time could not lead from "
+                f"each cell to every other; say ({max(0, most - 1)}, {max(1, most)}) for example"
+            )
+        if most < fewest or all_edges < least:
+            raise ValueError(
+                f"Cell: edges = {self.edges!r}: inputs = {self.inputs} give {fewest} to {all_edges} edges in all; let "
+                "the two leave some of these"
             )
         return least, most
 

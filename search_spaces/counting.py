@@ -2,9 +2,10 @@
 
 Slots without connection are independent and multiply. A group that conditions or a limit connect branches on its first
 slot: each option settles the conditions on it, takes its part of the limit, drops what is inactive, and leaves smaller
-groups, which are counted once however often they come up; an option that the limit forbids leaves none. (The idea is
-component caching, as in Sang et al. 2004, "Combining component caching and clause learning for effective model
-counting"; conditions take the place of clauses.)
+groups, which are counted once however often they come up; an option that the limit forbids leaves none. What hangs on
+the first slot by its limit alone is counted once for each number of elements that the option takes, and what its
+conditions reach is a factor beside it. (The idea is component caching, as in Sang et al. 2004, "Combining component
+caching and clause learning for effective model counting"; conditions take the place of clauses.)
 """
 
 from collections.abc import Iterable
@@ -27,13 +28,17 @@ took of its limit."""
 class Branch:
     """A slot that others depend on: for each of its options, what remains; ``thresholds`` are cumulative shares.
 
-    An option that cannot be taken has a plan of count 0.
+    ``plans`` holds what conditions on the slot reach, ``rests`` what is left of its limit, empty without one. An option
+    that cannot be taken has plans of count 0.
     """
 
     slot: int
     plans: tuple["Plan", ...]
+    rests: tuple["Plan", ...]
     thresholds: tuple[float, ...]
     count: int
+    floats: bool
+    draws: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +66,7 @@ class Counter:
         self._slots = slots
         self._plans: dict[_Open, Plan] = {}
         self._branches: dict[_Open, Branch] = {}
+        self._settled: dict[tuple[int, _Open], dict[int, Plan]] = {}
 
     def plan(self) -> Plan:
         """Plan of all slots."""
@@ -83,55 +89,90 @@ class Counter:
 
     def _join(self, free: tuple[int, ...], branches: tuple[Branch, ...]) -> Plan:
         counts = [self._slots[index].decision.count for index in free]
-        plans = [plan for branch in branches for plan in branch.plans]
         return Plan(
             free=free,
             branches=branches,
             count=prod(1 if count is None else count for count in counts) * prod(b.count for b in branches),
-            floats=None in counts or any(plan.floats for plan in plans),
-            draws=len(free) + sum(1 + max(plan.draws for plan in branch.plans) for branch in branches),
+            floats=None in counts or any(branch.floats for branch in branches),
+            draws=len(free) + sum(branch.draws for branch in branches),
         )
 
     def _branch(self, group: _Open, depth: int) -> Branch:
         if group not in self._branches:
             first, decision = group[0][0], self._slots[group[0][0]].decision
-            plans = tuple(
-                self._plan(self._settle(group, place), depth + 1) if allowed else _NOTHING
-                for place, allowed in enumerate(self._allowed(group))
+            reached, rest = self._apart(group)
+            settled = self._settled.setdefault((first, reached), {})
+            rests: dict[int, Plan] = {}
+            pairs = [(_NOTHING, _NOTHING)] * (decision.count or 0)
+            for place, taken in self._allowed(group):
+                if place not in settled:
+                    settled[place] = self._plan(self._settle(first, reached, place), depth + 1)
+                if taken not in rests:
+                    rests[taken] = self._plan(self._advance(first, rest, taken), depth + 1)
+                pairs[place] = settled[place], rests[taken]
+            counts = [plan.count * left.count for plan, left in pairs]
+            count = sum(counts)
+            self._branches[group] = Branch(
+                slot=first,
+                plans=tuple(plan for plan, _ in pairs),
+                rests=tuple(left for _, left in pairs) if rest else (),
+                thresholds=_cumulative([decision.weight(place) * (own / count) for place, own in enumerate(counts)]),
+                count=count,
+                floats=any(plan.floats or left.floats for plan, left in pairs),
+                draws=1 + max(plan.draws + left.draws for plan, left in pairs),
             )
-            count = sum(plan.count for plan in plans)
-            weights = [decision.weight(place) * (plan.count / count) for place, plan in enumerate(plans)]
-            self._branches[group] = Branch(first, plans, _cumulative(weights), count)
         return self._branches[group]
 
-    def _allowed(self, group: _Open) -> list[bool]:
-        """Which options of the first slot of ``group`` its limit leaves."""
+    def _apart(self, group: _Open) -> tuple[_Open, _Open]:
+        """What follows the first slot of ``group``: what conditions on it reach, what its limit alone connects."""
+        first = group[0][0]
+        on_first = {index for index, conditions, _ in group if any(parent == first for parent, _ in conditions)}
+        reached = {
+            index
+            for component in self._groups(group[1:])
+            if any(index in on_first for index, *_ in component)
+            for index, *_ in component
+        }
+        return tuple(s for s in group[1:] if s[0] in reached), tuple(s for s in group[1:] if s[0] not in reached)
+
+    def _allowed(self, group: _Open) -> list[tuple[int, int]]:
+        """Places of the options of the first slot of ``group`` that its limit leaves, with what each takes of it."""
         first, _, before = group[0]
         slot = self._slots[first]
         if slot.limit is None:
-            return [True] * (slot.decision.count or 0)
+            return [(place, 0) for place in range(slot.decision.count or 0)]
         fewest, most = slot.limit.room(first, before)
-        return [fewest <= elements(option) <= most for option in slot.decision.options or ()]
+        taken = map(elements, slot.decision.options or ())
+        return [(place, count) for place, count in enumerate(taken) if fewest <= count <= most]
 
-    def _settle(self, group: _Open, place: int) -> _Open:
-        """What stays open of ``group`` once its first slot took its option at ``place``."""
-        settled = group[0][0]
-        limit, options = self._slots[settled].limit, self._slots[settled].decision.options
+    def _settle(self, settled: int, reached: _Open, place: int) -> _Open:
+        """What stays open of ``reached`` once the slot ``settled`` took its option at ``place``."""
+        options = self._slots[settled].decision.options
         inactive: set[int] = set()
         remaining: list[tuple[int, tuple[Condition, ...], int]] = []
-        for index, conditions, before in group[1:]:
+        for index, conditions, before in reached:
             if any(parent in inactive or (parent == settled and place not in at) for parent, at in conditions):
                 inactive.add(index)
             else:
                 still = tuple(condition for condition in conditions if condition[0] != settled)
-                if limit is not None and self._slots[index].limit == limit:
-                    assert options is not None
-                    before += elements(options[place])
                 remaining.append((index, still, before))
-        return tuple(remaining)
+        if self._slots[settled].limit is None:
+            return tuple(remaining)
+        assert options is not None
+        return self._advance(settled, tuple(remaining), elements(options[place]))
+
+    def _advance(self, settled: int, slots: _Open, taken: int) -> _Open:
+        """``slots`` once the slot ``settled`` took so many elements of its limit."""
+        limit = self._slots[settled].limit
+        if limit is None:
+            return slots
+        return tuple(
+            (index, conditions, before + taken if self._slots[index].limit == limit else before)
+            for index, conditions, before in slots
+        )
 
     def _groups(self, slots: _Open) -> list[_Open]:
-        """Split into groups that nothing connects, each in order; the first slot of a group has no condition."""
+        """Split into groups that nothing connects, each in order; slots outside connect nothing."""
         group_of: dict[int, int] = {}
         limited: dict[int, int] = {}
 
@@ -143,7 +184,7 @@ class Counter:
         for index, conditions, _ in slots:
             group_of[index] = index
             limit = self._slots[index].limit
-            others = [parent for parent, _ in conditions]
+            others = [parent for parent, _ in conditions if parent in group_of]
             if limit is not None:
                 others.append(limited.setdefault(limit.slots[0], index))
             for other in others:

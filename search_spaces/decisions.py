@@ -73,5 +73,5 @@ def _decision_from_schema(plain: Mapping[str, Any]) -> Decision:
         case "cell":
             operations = [*map(from_json, plain["operations"])]
             inputs, edges = from_json(plain["inputs"]), from_json(plain.get("edges"))
-            return Cell(plain["nodes"], operations, plain["on"], inputs, edges, when)
+            return Cell(plain["nodes"], operations, plain["on"], inputs, when, edges=edges)
     raise ValueError(f"decision {plain['name']!r} has the type {plain['type']!r}, which this version does not know")

@@ -167,6 +167,8 @@ class Domain:
                 place = bisect_right(branch.thresholds, next(draws))
             chosen[branch.slot] = options[place]
             self._walk(branch.plans[place], given, draws, chosen)
+            if branch.rests:
+                self._walk(branch.rests[place], given, draws, chosen)
 
     # All of them -------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces import Cell, Choice, Domain, Integer, Repeat, Values
+from search_spaces.counting import Counter
 
 OPERATIONS = ("none", "conv", "pool")
 
@@ -110,13 +111,22 @@ def test_the_cells_of_nas_bench_101_are_counted_exactly():
     assert Domain({"": cell}).size() == sum(comb(21, edges) for edges in range(10)) * 3**5
 
 
+@pytest.mark.parametrize(("nodes", "most"), [(7, 9), (12, 20)])
+def test_operations_of_limited_edges_are_a_factor(nodes, most):
+    """Of 12 nodes the last has 2,048 sets of inputs: what follows must not be counted for each of them."""
+    domain = Domain({"": Cell(nodes, OPERATIONS, inputs=(0, nodes - 1), edges=(0, most))})
+    counter = Counter(domain.slots)
+    assert counter.plan().count == sum(comb(comb(nodes, 2), edges) * 3**edges for edges in range(most + 1))
+    assert len(counter._plans) < 4 * 2 ** (nodes - 1)
+
+
 @given(cells(), st.integers(0, 2**32 - 1))
 def test_edges_are_limited_in_lists_sizes_and_neighbours(cell, seed):
     def kept(values):
         return cell.edges is None or cell.edges[0] <= len(cell.graph(values, "cell").edges) <= cell.edges[1]
 
     free = Domain({"cell": Cell(cell.nodes, OPERATIONS[:2], cell.on, cell.inputs)})
-    domain = Domain({"cell": Cell(cell.nodes, OPERATIONS[:2], cell.on, cell.inputs, cell.edges)})
+    domain = Domain({"cell": Cell(cell.nodes, OPERATIONS[:2], cell.on, cell.inputs, edges=cell.edges)})
     if free.size() > 3_000:
         return
     expected = [values for values in free.assignments() if kept(values)]
@@ -189,8 +199,17 @@ MALFORMED = [
     (lambda: Cell(3, OPERATIONS, when="a"), "write When"),
     (lambda: Cell(3, OPERATIONS, inputs=2, edges=3), r"edges = 3 must be a pair of ints, least and most, as \(0, 9\)"),
     (lambda: Cell(3, OPERATIONS, edges=(0, 3)), "give inputs too"),
-    (lambda: Cell(3, OPERATIONS, inputs=(1, 2), edges=(0, 1)), r"inputs = \(1, 2\) give 2 to 3 edges"),
-    (lambda: Cell(3, OPERATIONS, inputs=(1, 2), edges=(4, 9)), r"inputs = \(1, 2\) give 2 to 3 edges"),
+    (
+        lambda: Cell(3, OPERATIONS, inputs=(1, 2), edges=(0, 1)),
+        r"\(1, 2\) give 2 to 3 edges in all; let",
+    ),
+    (
+        lambda: Cell(4, OPERATIONS, inputs=(0, 3), edges=(7, 9)),
+        r"\(7, 9\): inputs = \(0, 3\) give 0 to 6 edges",
+    ),
+    (lambda: Cell(4, OPERATIONS, inputs=(0, 3), edges=(3, 3)), r"least must be below most.*; say \(2, 3\) for example"),
+    (lambda: Cell(4, OPERATIONS, inputs=(0, 3), edges=(-1, 9)), r"edges = \(-1, 9\): no cell has fewer than 0"),
+    (lambda: Cell(3, OPERATIONS, inputs=(1, 2), edges=(4, 9)), r"inputs = \(1, 2\) give 2 to 3 edges in all"),
     (lambda: Cell(3, OPERATIONS, inputs=(0, 2), edges=(2, 2)), "least must be below most"),
 ]
 
