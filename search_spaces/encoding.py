@@ -98,8 +98,9 @@ class Encoding:
             key = (at, kind, typed_key(value) if kind is tuple else value)
             place = places.get(key)
             if place is None:
-                place = _place(self._leaves[at], value)
-                if self._leaves[at].options is not None:
+                leaf = self._leaves[at]
+                place = _place(leaf, value)
+                if leaf.count is not None and leaf.count <= _MOST_CATEGORIES:
                     places[key] = place
             row[at] = place
 

@@ -82,3 +82,13 @@ def test_huge_integers_and_many_options_stand_on_a_scale():
     ends = [(-(2**63), 2**62, "0"), (-1, 2**62 + 2, "1000"), (2**63 - 1, 2**62 + 4, "2000")]
     rows = encoding.rows(Candidate(Architecture(dict(zip(Huge.decisions, end, strict=True)))) for end in ends)
     assert np.allclose(rows, [[0, 0, 0], [0.5, 0.5, 0.5], [1, 1, 1]])
+
+
+def test_what_an_encoding_keeps_is_bounded_by_its_few_options():
+    class Wide(SearchSpace):
+        decisions = {"few": Integer(1, 20), "many": Integer(1, 10**9), "scale": Integer(1, 2**40, log=True)}  # noqa: RUF012
+
+    space, rng = CandidateSpace(Wide()), np.random.default_rng(0)
+    encoding = Encoding(space)
+    encoding.rows([space.sample(rng) for _ in range(500)])
+    assert len(encoding._places) == 20
