@@ -112,7 +112,7 @@ def draw(rng: np.random.Generator, each: int = EACH) -> list[Case]:
 
 def predict(calibration: Calibration, cases: Sequence[Case]) -> list[tuple[float, float]]:
     """Seconds of a step of each case, and the standard deviation of their logarithm."""
-    model = model_of(calibration.machine)
+    model = model_of(calibration.machine, Settings().optimizer, Settings().momentum)
     costs = [model.price(case.work, Plan()) for case in cases]
     return [(cost.seconds, cost.log_error) for cost in costs]
 

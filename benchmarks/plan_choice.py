@@ -9,11 +9,13 @@ from scipy.stats import spearmanr
 
 from benchmarks.planner import Measure, Row
 from benchmarks.vtrain import Iteration, data_sheet, iterations, links
+from trainers.optimizer_states import OptimizerBytes
 from trainers.parallelism.arrays import BoolArray, FloatArray
 from trainers.parallelism.calibrated import calibrate
 from trainers.parallelism.fitting import Measured
 from trainers.parallelism.rates import Link
 
+ADAM = OptimizerBytes.of("adam", 0.9)
 LEAST_PLANS = 3
 """Plans of a group whose choice is judged."""
 
@@ -41,7 +43,7 @@ def predict(measured: Sequence[Iteration], known: Sequence[Link], seed: int, cal
     drawn = np.random.default_rng(seed).choice(len(measured), calibrate_with, replace=False)
     labelled = [measured[place].step for place in drawn]
     kinds = sorted({kind for step in labelled for kind in step.work.kinds})
-    model = calibrate(data_sheet(kinds, known), labelled)
+    model = calibrate(data_sheet(kinds, known), labelled, ADAM)
     costs = [model.price(step.work, step.plan, step.starts) for step in (_unlabelled(one) for one in measured)]
     inside = np.isin(np.arange(len(measured)), drawn)
     return Predicted(

@@ -18,8 +18,8 @@ from cluster.device_memory import context_bytes, local_devices, memory_bytes
 from cluster.links import measure_links
 from cluster.machine_file import Key
 from cluster.whole_steps import beyond_operators
-from trainers.parallelism.cost import price
-from trainers.parallelism.operator_fit import fit_rate
+from trainers.parallelism.cost import divide, stage_seconds
+from trainers.parallelism.fitting import fit_rate
 from trainers.parallelism.plan import Plan
 from trainers.parallelism.rates import DeviceRates, Link, Machine, OperatorRate
 from trainers.parallelism.workload import columns, kind_of, torch_operator
@@ -124,8 +124,9 @@ def machine_of(timed: "Sequence[Timed]", rates: DeviceRates, links: Sequence[Lin
     bare = Machine(replace(rates, tensor_seconds=0.0, step_seconds=0.0), tuple(links), max(devices, 1))
     errors = []
     for one in timed:
-        cost = price(columns(one.graph, kind=torch_operator), Plan(), bare)
-        errors.append(np.log(one.step_seconds / (cost.seconds - cost.time.optimizer)))
+        share = divide(columns(one.graph, kind=torch_operator), Plan(), bare)
+        forward, backward = stage_seconds(share, Plan(), bare)
+        errors.append(np.log(one.step_seconds / float(forward[0] + backward[0])))
     spread = max(float(np.sqrt(np.mean(np.square(errors)))), LEAST_ERROR)
     overlap = 1.0 if rates.device != "cpu" else 0.0
     return replace(bare, device=rates, log_error=spread, overlap=overlap)

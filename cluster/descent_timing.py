@@ -13,12 +13,11 @@ from cluster.operator_timing import TimedDevice, step
 from cluster.reference_networks import class_loss
 from trainers.batches import Tensors
 from trainers.learner import Learner
+from trainers.optimizer_states import OptimizerBytes
 from trainers.optimizers import make_optimizer
 from trainers.settings import Settings
 from trainers.tasks.classification import Classification
 
-SGD_BYTES = 20.0
-"""Of a parameter that SGD with momentum reads and writes: weight, gradient and momentum; the weight and it again."""
 TENSORS = ((2, 256), (2, 1 << 20), (24, 256), (24, 1 << 16), (96, 256), (96, 1 << 12))
 """Number and elements of the tensors that are updated."""
 STEPS = 16
@@ -44,7 +43,8 @@ def time_descent(device: TimedDevice, repeats: int = 7) -> Descent:
         for known, update in zip(seconds, updates, strict=True):
             known.append(device.of(update))
     taken = np.array([median(known[1:]) for known in seconds])
-    columns = np.array([[1.0, count, count * size * SGD_BYTES] for count, size in TENSORS])
+    moved = OptimizerBytes.of(Settings().optimizer, Settings().momentum).moved
+    columns = np.array([[1.0, count, count * size * moved] for count, size in TENSORS])
     (fixed, each, byte), _ = nnls(columns / taken[:, None], np.ones(len(taken)))
     loop = _loop_seconds(device, repeats)
     return Descent(1 / max(float(byte), 1e-15), float(each), max(loop - 2 * float(each), float(fixed)))

@@ -11,6 +11,7 @@ from math import ceil, inf
 
 import numpy as np
 
+from trainers.optimizer_states import OptimizerBytes
 from trainers.parallelism.calibrated import Calibrated
 from trainers.parallelism.collective_costs import all_reduce
 from trainers.parallelism.correction import NOISE, SPREAD
@@ -52,14 +53,9 @@ class Option:
         return steps * self.seconds + evaluation_seconds + start_seconds + checkpoint_seconds
 
 
-def model_of(machine: Machine, optimizer: str = "sgd", momentum: float = 0.9) -> Calibrated:
-    """Prices on a machine with an optimiser of the supervised trainer in float32.
-
-    Bytes of a parameter that it reads and writes, and those of weight, gradient and what it keeps: AdamW has two
-    moments, SGD one or none.
-    """
-    moments = 2 if optimizer == "adamw" else int(momentum > 0)
-    return Calibrated(machine, optimizer_bytes=4.0 * (3 + 2 * moments), state_bytes=4.0 * (2 + moments))
+def model_of(machine: Machine, optimizer: str, momentum: float) -> Calibrated:
+    """Prices on a machine with an optimiser of the supervised trainer in float32."""
+    return Calibrated(machine, OptimizerBytes.of(optimizer, momentum))
 
 
 def plans(
@@ -156,7 +152,7 @@ def plans_unknown(
     Computing goes with the samples of a rank, and the exchange of gradients is hidden behind none of it. Before any
     step there is one plan, of one device and unknown seconds: infinite, as is their error.
     """
-    states = parameters * model.state_bytes + model.machine.device.context_bytes
+    states = parameters * model.optimizer.held + model.machine.device.context_bytes
     if first is None:
         alone = Option(Plan(), inf, states, inf)
         return (alone,) if states <= model.machine.device.memory_bytes else ()

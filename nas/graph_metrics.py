@@ -9,12 +9,11 @@ from search_spaces import Candidate, Signature
 from search_spaces.memory import step_memory
 from search_spaces.operator_graph import OperatorGraph, Phase, step_flops, step_macs
 from search_spaces.work_depth import Concurrency, work_depth
+from trainers.optimizer_states import states
 from trainers.settings import Settings
 
 if TYPE_CHECKING:
     from torch.nn import Module
-
-_STATES = {"adam": 2, "adamw": 2}
 
 
 class GraphUnknownError(Exception):
@@ -36,8 +35,8 @@ class StepSize:
         batch = given.get("batch_size")
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             batch = default.batch_size
-        plain = int(given.get("momentum", default.momentum) != 0)
-        return cls(batch, _STATES.get(str(given.get("optimizer", default.optimizer)), plain))
+        optimizer, momentum = (given.get(name, getattr(default, name)) for name in ("optimizer", "momentum"))
+        return cls(batch, states(str(optimizer), momentum))
 
 
 class _Counted:

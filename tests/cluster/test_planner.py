@@ -20,7 +20,7 @@ from cluster.planner import (
     plans_unknown,
     priced,
 )
-from tests.trainers.parallelism.priced_samples import machine, perceptron
+from tests.trainers.parallelism.priced_samples import ADAM, machine, perceptron
 from trainers.parallelism.calibrated import Calibrated
 from trainers.parallelism.memory import fits
 from trainers.parallelism.plan import AXES, INSTALLED_AXES, Plan
@@ -32,7 +32,7 @@ WORK = Scaled(perceptron(8, WIDTHS), perceptron(64, WIDTHS))
 
 
 def model(**rates):
-    return Calibrated(machine(flops_per_second=1e9, half_flops=1e4, **rates))
+    return Calibrated(machine(flops_per_second=1e9, half_flops=1e4, **rates), ADAM)
 
 
 def every_plan(devices, batch, axes):
@@ -105,7 +105,7 @@ def test_more_devices_are_faster_or_not_offered():
 
 def test_without_exchanges_each_device_takes_its_part():
     free = model()
-    kept = plans(WORK, Calibrated(machine(flops_per_second=1e9)), 8, 64)
+    kept = plans(WORK, Calibrated(machine(flops_per_second=1e9), ADAM), 8, 64)
     assert kept[0].seconds == pytest.approx(8 * next(o for o in kept if o.plan == Plan(data=8)).seconds, rel=1e-3)
     assert plans(WORK, free, 8, 64) == plans(WORK, free, 8, 64)
 
@@ -145,7 +145,7 @@ def test_no_devices_or_samples_are_refused(devices, batch):
 )
 def test_optimizers_differ_in_what_they_move_and_keep(optimizer, momentum, moved, held):
     model = model_of(machine(), optimizer, momentum)
-    assert (model.optimizer_bytes, model.state_bytes) == (moved, held)
+    assert (model.optimizer.moved, model.optimizer.held) == (moved, held)
 
 
 def test_a_trial_is_its_steps_and_all_between_them():
@@ -155,7 +155,7 @@ def test_a_trial_is_its_steps_and_all_between_them():
 
 
 def test_an_evaluation_is_forward_alone():
-    known = Calibrated(machine(flops_per_second=1e9))
+    known = Calibrated(machine(flops_per_second=1e9), ADAM)
     one = evaluation_seconds(WORK(32), known, 320)
     assert one == pytest.approx(320 * sum(2 * a * b for a, b in zip(WIDTHS, WIDTHS[1:], strict=False)) / 1e9)
     assert evaluation_seconds(WORK(32), known, 320, ranks=2) == pytest.approx(one / 2)

@@ -145,6 +145,7 @@ def test_numbers_are_those_of_the_graph_at_the_batch_of_the_candidate():
         ({"batch_size": 16, "momentum": 0.0}, {}, (16, 0)),
         ({"batch_size": 16}, {"batch_size": 8, "optimizer": "adamw"}, (8, 2)),
         ({"optimizer": "adamw"}, {"optimizer": "sgd"}, (64, 1)),
+        ({"optimizer": "adam", "momentum": 0.0}, {}, (64, 2)),
         ({"optimizer": {"name": "adamw"}}, {"batch_size": "large"}, (64, 1)),
     ],
 )

@@ -19,7 +19,13 @@ LENGTH = 4.0
 NOISE = 0.02
 """Standard deviation of log(measured / predicted) between repeats of one step."""
 FORGETTING = 0.9
-"""What an observation's weight is multiplied with for every later one."""
+"""What an observation's weight is multiplied with for every later one of its family."""
+DOUBT = 2.0
+"""Observations that what is thought beforehand of a family's spread counts as."""
+MOST = 256
+"""Observations that a correction keeps, the latest: conditioning on n of them takes n ** 3."""
+SURPRISE = 3.0
+"""Standard deviations beyond which an observation says that its family is not as it was."""
 
 
 def features(work: Workload, plan: Plan) -> FloatArray:
@@ -38,31 +44,49 @@ class Correction:
     """Posterior of log(measured / predicted) given observations at ``points`` [observations, features]."""
 
     points: FloatArray
-    weights: FloatArray
+    log_ratios: FloatArray
     precision: FloatArray
     spread: float
 
     def at(self, point: FloatArray) -> tuple[float, float]:
         """Mean and standard deviation at a ``point`` [features]; 0 and the spread far from all observations."""
         common = _kernel(self.points, point[None], self.spread)[:, 0]
-        explained = float(common @ self.precision @ common)
-        return float(common @ self.weights), float(np.sqrt(max(self.spread**2 - explained, 0.0) + NOISE**2))
+        known = common @ self.precision
+        deviation = np.sqrt(max(self.spread**2 - float(known @ common), 0.0) + NOISE**2)
+        return float(known @ self.log_ratios), float(deviation)
+
+    def and_also(self, points: FloatArray, log_ratios: FloatArray) -> "Correction":
+        """Given further observations too: the latest ``MOST``."""
+        every = np.concatenate([self.points, points]), np.concatenate([self.log_ratios, log_ratios])
+        return correct(*every, self.spread)
 
 
-def correct(points: FloatArray, log_ratios: FloatArray, spread: float = SPREAD, online: bool = False) -> Correction:
-    """Condition on ``log_ratios`` [observations] at ``points`` [observations, features].
+def correct(points: FloatArray, log_ratios: FloatArray, spread: float = SPREAD) -> Correction:
+    """Condition on the latest ``MOST`` of ``log_ratios`` [observations] at ``points`` [observations, features]."""
+    points, log_ratios = points[-MOST:], log_ratios[-MOST:]
+    precision = np.linalg.inv(covariance(points, spread)).astype(np.float64)
+    return Correction(points, log_ratios, precision, spread)
 
-    ``online`` observations are in the order of time, and older ones are trusted less.
+
+def covariance(points: FloatArray, spread: float) -> FloatArray:
+    """[observations, observations] of log(measured / predicted), noise included."""
+    return _kernel(points, points, spread) + NOISE**2 * np.eye(len(points))
+
+
+def drift(log_ratios: FloatArray, deviation: float) -> tuple[float, float]:
+    """Mean and standard deviation of the next log(measured / predicted) of a family.
+
+    ``log_ratios`` [observations] are in the order of time, and the older the less they are trusted. Beforehand both the
+    family and each candidate of it stray by ``deviation``; how much the candidates do is learnt with their mean.
     """
-    ages = np.arange(len(log_ratios), dtype=np.float64)[::-1] * online
-    precision = np.linalg.inv(covariance(points, spread, ages)).astype(np.float64)
-    return Correction(points, precision @ log_ratios, precision, spread)
-
-
-def covariance(points: FloatArray, spread: float, ages: FloatArray) -> FloatArray:
-    """[observations, observations] of log(measured / predicted), noise included; it grows with ``ages``."""
-    noise: FloatArray = np.diag(NOISE**2 / FORGETTING**ages)
-    return _kernel(points, points, spread) + noise
+    if not len(log_ratios):
+        return 0.0, deviation
+    trust = FORGETTING ** np.arange(len(log_ratios), dtype=np.float64)[::-1]
+    seen, before = float(trust.sum()), max(deviation, NOISE) ** 2
+    mean = float(trust @ log_ratios) / seen
+    within = (DOUBT * before + float(trust @ (log_ratios - mean) ** 2)) / (DOUBT + seen)
+    unknown = 1 / (1 / before + seen / within)
+    return mean * unknown * seen / within, float(np.sqrt(unknown + within))
 
 
 def _kernel(first: FloatArray, second: FloatArray, spread: float) -> FloatArray:

@@ -9,10 +9,11 @@ from math import exp
 
 import numpy as np
 
+from trainers.optimizer_states import OptimizerBytes
 from trainers.parallelism import data, pipeline, shard, tensor
 from trainers.parallelism.arrays import FloatArray
 from trainers.parallelism.collective_costs import all_reduce, half, send
-from trainers.parallelism.memory import ADAM_BYTES, memory_bytes
+from trainers.parallelism.memory import memory_bytes
 from trainers.parallelism.operator_costs import device_seconds, host_seconds
 from trainers.parallelism.plan import Plan
 from trainers.parallelism.rates import Machine
@@ -23,10 +24,6 @@ AXES = (tensor.split, pipeline.split, shard.split, data.split)
 """In the order of the device mesh, from neighbours outwards, but for the pipeline, whose stages the states are of."""
 LEAST_EXPOSED = 0.1
 """Share of an exchange that is never hidden."""
-
-
-OPTIMIZER_BYTES = 28.0
-"""Of a parameter, read and written: Adam in float32 reads weight, gradient and two moments, and writes all but one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +72,17 @@ def price(
     work: Workload,
     plan: Plan,
     machine: Machine,
+    optimizer: OptimizerBytes,
     starts: tuple[int, ...] | None = None,
-    optimizer_bytes: float = OPTIMIZER_BYTES,
-    state_bytes: float = ADAM_BYTES,
 ) -> StepCost:
     """Cost of a step of ``plan.micro_batches`` times ``work`` on each of ``plan.data * plan.shard`` replicas.
 
     ``work`` is one micro-batch. ``starts`` are the units before which stages start, where they are not free.
-    ``optimizer_bytes`` are what the optimiser reads and writes of a parameter, ``state_bytes`` what its weight,
-    gradient and moments take. Raises ValueError where an axis cannot split this work.
+    Raises ValueError where an axis cannot split this work.
     """
     share = divide(work, plan, machine, starts)
-    memory = memory_bytes(share, plan, machine, state_bytes)
-    return StepCost(step_seconds(share, plan, machine, optimizer_bytes), float(memory.max()), machine.log_error)
+    memory = memory_bytes(share, plan, machine, optimizer.held)
+    return StepCost(step_seconds(share, plan, machine, optimizer), float(memory.max()), machine.log_error)
 
 
 def divide(work: Workload, plan: Plan, machine: Machine, starts: tuple[int, ...] | None = None) -> Share:
@@ -95,14 +90,14 @@ def divide(work: Workload, plan: Plan, machine: Machine, starts: tuple[int, ...]
     return reduce(lambda share, split: split(share, plan, machine), AXES, Share(work, starts))
 
 
-def step_seconds(share: Share, plan: Plan, machine: Machine, optimizer_bytes: float = OPTIMIZER_BYTES) -> StepSeconds:
+def step_seconds(share: Share, plan: Plan, machine: Machine, optimizer: OptimizerBytes) -> StepSeconds:
     """Seconds of a step of a ``share``; see ``price``."""
     forward, backward = stage_seconds(share, plan, machine)
     borders = sum((_seconds(e, machine) for e in share.exchanges if e.collective is Collective.SEND), np.zeros(1))
     piped = pipeline.pipeline_seconds(forward + backward + borders, plan.micro_batches)
     slowest = float((forward + backward).max()) * plan.micro_batches
     device = machine.device
-    updated = share.parameters * (optimizer_bytes / share.state_shards / device.optimizer_bytes_per_second)
+    updated = share.parameters * (optimizer.moved / share.state_shards / device.optimizer_bytes_per_second)
     updated += share.per_stage(share.work.tensors) * device.tensor_seconds + device.step_seconds
     exposed = exposed_seconds(share, plan, machine, forward, backward)
     return StepSeconds(slowest, piped - slowest, exposed, float(updated.max()))
@@ -123,14 +118,16 @@ def exposed_seconds(share: Share, plan: Plan, machine: Machine, forward: FloatAr
     """Seconds of the step's exchanges of gradients and weights that are not hidden: of the stage with most of them.
 
     ``max(0.1 T, T - rho T_hiding)``, where gradients hide behind the last backward pass, and weights that are
-    gathered behind every pass.
+    gathered behind every pass; a second that hides one exchange hides no other.
     """
-    exposed = np.zeros(share.stages)
-    for exchange in share.exchanges:
-        if exchange.collective is not Collective.SEND:
-            whole = _seconds(exchange, machine) * exchange.times
-            hiding = (forward + backward) * plan.micro_batches if exchange.overlaps_forward else backward
-            exposed += np.maximum(LEAST_EXPOSED * whole, whole - machine.overlap * hiding)
+    exposed, hidden = np.zeros(share.stages), np.zeros(share.stages)
+    exchanges = [exchange for exchange in share.exchanges if exchange.collective is not Collective.SEND]
+    for exchange in sorted(exchanges, key=lambda exchange: exchange.overlaps_forward):
+        whole = _seconds(exchange, machine) * exchange.times
+        hiding = (forward + backward) * plan.micro_batches if exchange.overlaps_forward else backward
+        left = np.maximum(machine.overlap * hiding - hidden, 0.0)
+        own = np.maximum(LEAST_EXPOSED * whole, whole - left)
+        exposed, hidden = exposed + own, hidden + whole - own
     return float(exposed.max())
 
 

@@ -17,8 +17,6 @@ class Schedule(StrEnum):
     ONE_FORWARD_ONE_BACKWARD = "1f1b"
 
 
-ADAM_BYTES = 16.0
-"""Weight, gradient and two moments of a parameter in float32."""
 BUCKET_BYTES = 2 * 25e6
 """Two buckets of gradients of torch's DistributedDataParallel: one filled while the other is exchanged."""
 FRAGMENTATION = 1.0
@@ -29,7 +27,7 @@ def memory_bytes(
     share: Share,
     plan: Plan,
     machine: Machine,
-    state_bytes: float = ADAM_BYTES,
+    state_bytes: float,
     schedule: Schedule = Schedule.ONE_FORWARD_ONE_BACKWARD,
     phi: float = FRAGMENTATION,
 ) -> FloatArray:

@@ -1,8 +1,18 @@
 """Small workloads and machines that tests of the cost model share."""
 
 from search_spaces.operator_graph import Kind, Operator, OperatorGraph, Phase
+from trainers.optimizer_states import OptimizerBytes
+from trainers.parallelism import cost
 from trainers.parallelism.rates import DeviceRates, Link, Machine, OperatorRate
 from trainers.parallelism.workload import Workload, columns
+
+ADAM = OptimizerBytes(moved=28.0, held=16.0)
+"""In float32: gradient, weight and two moments are read, all but the gradient written."""
+
+
+def price(work, plan, on, starts=None):
+    """Of a step with Adam."""
+    return cost.price(work, plan, on, ADAM, starts)
 
 
 def perceptron(samples: int, widths: tuple[int, ...], divided: bool = True) -> Workload:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.trainers.parallelism.priced_samples import machine, perceptron
+from tests.trainers.parallelism.priced_samples import machine, perceptron, price
 from trainers.parallelism.collective_costs import Algorithm, seconds
-from trainers.parallelism.cost import divide, price
+from trainers.parallelism.cost import divide
 from trainers.parallelism.pipeline import bubble_share
 from trainers.parallelism.plan import Plan
 
@@ -65,7 +65,11 @@ def test_parts_make_the_whole(plan):
     cost = price(WORK, plan, machine(latency_seconds=1e-4, seconds_per_byte=1e-9, optimizer_bytes_per_second=1e9))
     parts = cost.time
     assert cost.seconds == parts.compute + parts.bubble + parts.exposed + parts.optimizer
-    assert min(parts.compute, parts.bubble + 1e-12, parts.exposed, parts.optimizer) >= 0
+    assert parts.compute > 0
+    assert parts.optimizer > 0
+    assert parts.bubble >= -1e-12
+    assert (parts.bubble > 1e-9) is (plan.pipeline > 1)
+    assert (parts.exposed > 0) is (plan.data * plan.shard > 1)
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=str)
@@ -97,9 +101,11 @@ def test_volumes_of_data_and_shard_axes(ranks):
 @pytest.mark.parametrize(("samples", "tensor_moves_less"), [(63, True), (64, False), (65, False)])
 def test_splitting_a_pair_of_layers_moves_less_below_the_crossover(samples, tensor_moves_less):
     work = perceptron(samples, (64, 64, 64))  # hm(64, 64) = 64
-    by_tensor = 2 * float(work.reduced_bytes.sum()) / 2  # two all-reduces over two ranks send what they reduce
-    by_data = sum(float(e.sent_bytes().sum()) for e in divide(work, Plan(data=2), machine()).exchanges)
-    assert (by_tensor < by_data) is tensor_moves_less
+    link = machine(seconds_per_byte=1e-9)
+    by_tensor = price(work, Plan(tensor=2), link).seconds - price(work, Plan(tensor=2), machine()).seconds
+    by_data = price(work, Plan(data=2), link).seconds - price(work, Plan(data=2), machine()).seconds
+    assert by_tensor == pytest.approx(by_data * samples / 64)
+    assert (by_tensor < by_data * (1 - 1e-9)) is tensor_moves_less
 
 
 def test_gradients_hide_behind_the_backward_pass_but_for_a_tenth():
@@ -111,6 +117,23 @@ def test_gradients_hide_behind_the_backward_pass_but_for_a_tenth():
     assert exposed[1] == pytest.approx(max(0.1 * whole, whole - backward))
     slow = machine(**link, overlap=1.0, flops_per_second=1e6)
     assert price(WORK, Plan(data=2), slow).time.exposed == pytest.approx(0.1 * whole)
+
+
+def test_what_hides_one_exchange_hides_no_other():
+    """Gradients of replicas and of shards have one backward pass to hide behind, weights what these leave of a step."""
+    plan = Plan(data=2, shard=2)
+    weights, backward = 8 * 64 * 64 * 4, WORK.flops[WORK.backward].sum() / 1e12
+    scatter = seconds(Algorithm.RING, 2, weights, 0.0, 1.0) / 2
+    reduced = seconds(Algorithm.RING, 2, weights / 2, 0.0, 1.0)
+    gathered = 2 * scatter
+    for whole in (0.5, 1.2, 5.0):  # of all exchanges, in backward passes
+        link = machine(seconds_per_byte=whole * backward / (scatter + reduced + gathered), overlap=1.0)
+        scale = link.links[0].seconds_per_byte
+        first, second, third = scatter * scale, reduced * scale, gathered * scale
+        hidden = min(0.9 * first, backward)
+        hidden += min(0.9 * second, backward - hidden)
+        hidden += min(0.9 * third, 1.5 * backward - hidden)
+        assert price(WORK, plan, link).time.exposed == pytest.approx(first + second + third - hidden)
 
 
 def test_tensor_parallel_layers_wait_for_their_exchanges():

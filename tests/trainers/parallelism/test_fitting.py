@@ -1,18 +1,19 @@
 """Rates and corrections that are learnt from steps: true ones are found, unseen steps predicted, priors kept."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from search_spaces.operator_graph import Kind
-from tests.trainers.parallelism.priced_samples import machine, perceptron
-from trainers.parallelism.calibrated import Calibrated, calibrate
-from trainers.parallelism.correction import SPREAD, correct, features
-from trainers.parallelism.cost import price
-from trainers.parallelism.fitting import Measured, changed, factors, fit
+from tests.trainers.parallelism.priced_samples import ADAM, machine, perceptron, price
+from trainers.parallelism.calibrated import REMEMBERED, Calibrated, Family, calibrate
+from trainers.parallelism.correction import MOST, SPREAD, correct, drift, features
+from trainers.parallelism.fitting import Measured, changed, factors, fit, fit_rate
 from trainers.parallelism.operator_costs import saturating_seconds
-from trainers.parallelism.operator_fit import fit_rate
 from trainers.parallelism.plan import Plan
 
+PLAIN = Plan()
 PRIOR = machine(
     flops_per_second=1e13,
     half_flops=1e8,
@@ -40,7 +41,7 @@ def test_thirty_steps_tell_a_machine_from_a_wrong_prior():
     rng = np.random.default_rng(0)
     logs = np.resize([-0.9, 0.8, -0.7, 0.9], len(factors(PRIOR)))
     true = changed(PRIOR, factors(PRIOR), logs)
-    fitted = fit(PRIOR, [truth(work, plan, true) for work, plan in steps(rng, 30)])
+    fitted = fit(PRIOR, [truth(work, plan, true) for work, plan in steps(rng, 30)], ADAM)
     unseen = [(truth(*step, true).seconds, price(*step, fitted).seconds) for step in steps(rng, 40)]
     before = [price(*step, PRIOR).seconds / truth(*step, true).seconds for step in steps(rng, 40)]
     assert np.median([abs(predicted / real - 1) for real, predicted in unseen]) < 0.03
@@ -50,7 +51,7 @@ def test_thirty_steps_tell_a_machine_from_a_wrong_prior():
 
 def test_what_steps_do_not_tell_stays_as_it_was():
     work = perceptron(1024, (2048, 2048, 2048))
-    fitted = fit(PRIOR, [Measured(work, Plan(), 2 * price(work, Plan(), PRIOR).seconds)])
+    fitted = fit(PRIOR, [Measured(work, Plan(), 2 * price(work, Plan(), PRIOR).seconds)], ADAM)
     assert fitted.device.exchange_host_seconds == pytest.approx(PRIOR.device.exchange_host_seconds, rel=1e-3)
     assert price(work, Plan(), fitted).seconds == pytest.approx(2 * price(work, Plan(), PRIOR).seconds, rel=0.1)
 
@@ -58,7 +59,7 @@ def test_what_steps_do_not_tell_stays_as_it_was():
 @pytest.mark.parametrize("rows", [[], [Measured(perceptron(1, (2, 2)), Plan(), 0.0)]])
 def test_a_fit_needs_steps_that_took_time(rows):
     with pytest.raises(ValueError, match="at least one is needed"):
-        fit(PRIOR, rows)
+        fit(PRIOR, rows, ADAM)
 
 
 def test_kernels_tell_their_rate():
@@ -87,21 +88,105 @@ def test_an_observed_step_is_corrected_and_far_ones_are_not():
     assert deviation < less < unsure
 
 
-def test_online_the_latest_observation_counts_most():
-    same = np.zeros((20, 3))
+def test_of_a_family_the_latest_observation_counts_most():
     ratios = np.array([0.0] * 10 + [0.3] * 10)
-    assert correct(same, ratios).at(same[0])[0] == pytest.approx(0.15, abs=0.01)
-    assert correct(same, ratios, online=True).at(same[0])[0] > 0.2
+    mean, deviation = drift(ratios, SPREAD)
+    weights = 0.9 ** np.arange(20)[::-1]
+    assert mean == pytest.approx((weights @ ratios) / weights.sum(), rel=0.15)
+    assert mean > 0.17  # of all alike it would be 0.15
+    assert 0.1 < deviation < 0.2  # they lie 0.15 from 0.15
+    assert drift(ratios[:0], SPREAD) == (0.0, SPREAD)
+    assert drift(np.array([0.3]), SPREAD)[0] == pytest.approx(0.3 / (1 + 2 / 3))
+    settled, sure = drift(np.full(50, 0.3), SPREAD)
+    assert settled == pytest.approx(0.3, rel=0.03)
+    assert sure < SPREAD / 2
+
+
+def test_a_correction_keeps_what_it_was_told_before_and_no_more_than_its_most():
+    rng = np.random.default_rng(0)
+    points, ratios = rng.uniform(0, 30, (2 * MOST, 3)), rng.normal(0, SPREAD, 2 * MOST)
+    first = correct(points[:100], ratios[:100])
+    both = first.and_also(points[100:200], ratios[100:200])
+    at_once = correct(points[:200], ratios[:200])
+    assert both.at(points[0]) == pytest.approx(at_once.at(points[0]))
+    assert both.at(points[0])[0] == pytest.approx(ratios[0], abs=0.1)
+    many = both.and_also(points[200:], ratios[200:])
+    assert many.points.tolist() == points[-MOST:].tolist()
+    assert many.precision.shape == (MOST, MOST)
+
+
+KNOWN = replace(PRIOR, log_error=SPREAD)
+SLOW, WIDE = (perceptron(samples, (512,) * 5) for samples in (16, 1024))
+
+
+def seconds_of(work, plan=PLAIN):
+    return price(work, plan, PRIOR).seconds
+
+
+def test_what_is_learnt_later_does_not_erase_the_calibration():
+    first = Calibrated(PRIOR, ADAM).learn([Measured(SLOW, PLAIN, 2 * seconds_of(SLOW))])
+    before = first.price(SLOW, PLAIN).seconds
+    assert before == pytest.approx(2 * seconds_of(SLOW), rel=0.02)
+    again = first.learn([Measured(WIDE, PLAIN, seconds_of(WIDE))])
+    assert again.price(SLOW, PLAIN).seconds == pytest.approx(before, rel=0.02)
+    assert again.price(WIDE, PLAIN).seconds == pytest.approx(seconds_of(WIDE), rel=0.02)
+    seen = again.observe(Measured(WIDE, PLAIN, 1.1 * seconds_of(WIDE)))
+    assert seen.correction is again.correction
+
+
+def test_steps_of_trials_correct_their_own_space_and_axes_alone():
+    known = Calibrated(KNOWN, ADAM, space="mobile")
+    for _ in range(20):
+        known = known.observe(Measured(SLOW, PLAIN, 1.2 * seconds_of(SLOW)))
+    assert known.price(SLOW, PLAIN).seconds == pytest.approx(1.2 * seconds_of(SLOW), rel=0.01)
+    assert known.price(WIDE, PLAIN).seconds == pytest.approx(1.2 * seconds_of(WIDE), rel=0.01)
+    two = Plan(data=2)
+    assert known.price(SLOW, two).seconds == seconds_of(SLOW, two)
+    other = replace(known, space="cell")
+    assert other.price(SLOW, PLAIN).seconds == seconds_of(SLOW)
+    assert other.observe(Measured(SLOW, PLAIN, seconds_of(SLOW))).observed.keys() == {
+        Family("mobile", ()),
+        Family("cell", ()),
+    }
+
+
+def test_a_family_remembers_its_latest_steps():
+    known = Calibrated(KNOWN, ADAM)
+    for number in range(3 * REMEMBERED):
+        known = known.observe(Measured(SLOW, PLAIN, seconds_of(SLOW) * (1 + 1e-3 * number / REMEMBERED)))
+    (kept,) = known.observed.values()
+    assert len(kept) == REMEMBERED
+    assert kept[-1].log_ratio == max(one.log_ratio for one in kept)
+
+
+def test_a_family_that_surprises_is_calibrated_anew():
+    known = Calibrated(KNOWN, ADAM)
+    for by in (1.0, 1.01, 1.0, 0.99):
+        known = known.observe(Measured(SLOW, PLAIN, by * seconds_of(SLOW)))
+    expected = known.price(SLOW, PLAIN)
+    near, far = (np.exp(deviations * expected.log_error) * expected.seconds for deviations in (2.5, 3.5))
+    (kept,) = known.observe(Measured(SLOW, PLAIN, near)).observed.values()
+    assert len(kept) == 5
+    surprised = known.observe(Measured(SLOW, PLAIN, far))
+    ((only,),) = surprised.observed.values()
+    assert only.log_ratio == pytest.approx(np.log(far / seconds_of(SLOW)))
+    assert surprised.price(SLOW, PLAIN).log_error > 1.4 * expected.log_error
+
+
+def test_what_trials_and_calibration_say_is_counted_once():
+    step, bare = Measured(SLOW, PLAIN, 1.2 * seconds_of(SLOW)), Calibrated(KNOWN, ADAM)
+    for known in (bare.learn([step]).observe(step), bare.observe(step).learn([step])):
+        assert known.price(SLOW, PLAIN).seconds == pytest.approx(step.seconds, rel=0.01)
 
 
 def test_a_calibrated_model_knows_what_it_was_shown():
     rng = np.random.default_rng(1)
     shown = [Measured(work, plan, price(work, plan, PRIOR).seconds * 1.3) for work, plan in steps(rng, 8)]
-    bare, learnt = Calibrated(PRIOR), Calibrated(PRIOR).learn(shown)
+    bare, learnt = Calibrated(PRIOR, ADAM), Calibrated(PRIOR, ADAM).learn(shown)
     errors = [abs(np.log(learnt.price(s.work, s.plan).seconds / s.seconds)) for s in shown]
     assert max(errors) < 0.02
     assert bare.price(shown[0].work, shown[0].plan).seconds == pytest.approx(shown[0].seconds / 1.3)
-    whole = calibrate(PRIOR, shown)
+    whole = calibrate(PRIOR, shown, ADAM)
     assert max(abs(np.log(whole.price(s.work, s.plan).seconds / s.seconds)) for s in shown) < 0.05
 
 
@@ -112,10 +197,8 @@ def test_features_are_those_of_one_sample_and_one_operator():
 
 
 def test_every_kind_has_a_speed_of_its_own():
-    import dataclasses
-
     rates = {"other": PRIOR.device.rate("other"), Kind.MATMUL.value: PRIOR.device.rate("other")}
-    known = dataclasses.replace(PRIOR, device=dataclasses.replace(PRIOR.device, operators=rates))
+    known = replace(PRIOR, device=replace(PRIOR.device, operators=rates))
     names = [factor.name for factor in factors(known)]
     assert names[-1] == "matmul"
     half = changed(known, factors(known), np.log([1.0] * (len(names) - 1) + [0.5])).device

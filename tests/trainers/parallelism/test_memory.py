@@ -13,8 +13,8 @@ WORK = perceptron(32, (64,) * 9)
 WEIGHTS = 8 * 64 * 64
 
 
-def memory(plan, **options):
-    return memory_bytes(divide(WORK, plan, machine()), plan, machine(), **options)
+def memory(plan, state_bytes=16, **options):
+    return memory_bytes(divide(WORK, plan, machine()), plan, machine(), state_bytes, **options)
 
 
 def test_one_device_holds_states_activations_and_the_largest_operator():
@@ -55,6 +55,6 @@ def test_a_plan_fits_with_two_standard_deviations_to_spare():
 
 def test_a_whole_network_takes_no_more_than_its_fullest_moment():
     known = replace(WORK, peak_bytes=5e4)
-    assert memory_bytes(divide(known, Plan(), machine()), Plan(), machine()) == [16 * WEIGHTS + 5e4]
+    assert memory_bytes(divide(known, Plan(), machine()), Plan(), machine(), 16) == [16 * WEIGHTS + 5e4]
     cut = Plan(pipeline=2, micro_batches=2)
-    assert memory_bytes(divide(known, cut, machine()), cut, machine()).tolist() == memory(cut).tolist()
+    assert memory_bytes(divide(known, cut, machine()), cut, machine(), 16).tolist() == memory(cut).tolist()
