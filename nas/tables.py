@@ -18,6 +18,7 @@ from nas.trial import Outcome, Trial
 from nas.unmet import explained
 from nas.waiting import paused, waiting
 from search_spaces import Candidate, Domain, Value, Values
+from search_spaces.sizes import power_text, size_text
 
 if TYPE_CHECKING:
     from nas.checking import Checked
@@ -240,11 +241,6 @@ def _size(space: dict[str, Any]) -> str:
     """The number of architectures: exact below 10^12, then rounded; with real numbers those beside it."""
     whole, magnitude = space["size"], space["log10_size"]
     if space["floats"]:
-        finite = f"{round(10**magnitude):,}" if magnitude < 3 else _rounded_power(magnitude)
+        finite = f"{round(10**magnitude):,}" if magnitude < 3 else power_text(magnitude)
         return f"{finite} x {counted(space['floats'], 'float')}"
-    return f"{whole:,}" if whole is not None and magnitude < 12 else _rounded_power(magnitude)
-
-
-def _rounded_power(magnitude: float) -> str:
-    exponent = int(magnitude)
-    return f"about {10 ** (magnitude - exponent):.1f}e{exponent}"
+    return power_text(magnitude) if whole is None else size_text(whole)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import getdoc
-from math import inf, log10, sqrt
+from math import inf, sqrt
 from os.path import basename
 from traceback import extract_tb
 from typing import TYPE_CHECKING, TypeAlias
@@ -24,6 +24,7 @@ from search_spaces.bound import Infeasible
 from search_spaces.domain import Domain
 from search_spaces.numeric import Integer
 from search_spaces.signature import Signature
+from search_spaces.sizes import size_text
 from search_spaces.space import SearchSpace
 from search_spaces.values import Architecture, Values
 
@@ -158,7 +159,7 @@ class _Suite:
             self._check_uniform(int(size))
             return
         share = len(set(self._samples(100))) / 100
-        assert share >= 0.5, f"of 100 samples only {share:.0%} differ, in a space of {_told(size)} architectures"
+        assert share >= 0.5, f"of 100 samples only {share:.0%} differ, in a space of {size_text(size)} architectures"
 
     def _check_uniform(self, cells: int) -> None:
         draws = _DRAWS_PER_CELL * cells
@@ -287,11 +288,6 @@ class _Suite:
         if dtype.is_floating_point:
             return torch.randn(shape, generator=generator).to(dtype)
         return torch.randint(0, self._signature.input.vocabulary or 2, shape, generator=generator).to(dtype)
-
-
-def _told(size: int | float) -> str:
-    """A number of architectures; Python writes no int of more than 4,300 digits."""
-    return f"{size:,}" if size < 10**15 else f"about 1e{log10(size):.0f}"
 
 
 def _same(a: Architecture, b: Architecture, name: str) -> bool:

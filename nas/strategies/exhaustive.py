@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from math import log10
 
 from numpy.random import Generator
 
@@ -10,6 +9,7 @@ from nas.objective import Objectives
 from nas.proposal import EXHAUSTED, NoProposal, Proposal
 from nas.trial import Outcome, Trial
 from search_spaces import Architecture, Candidate, CandidateSpace, Domain, Values
+from search_spaces.sizes import size_text
 from trainers import Measurement
 
 _MOST_CANDIDATES = 1_000_000
@@ -64,17 +64,13 @@ def _check_listable(space: CandidateSpace) -> None:
     if isinstance(size, int):
         raise ValueError(
             f"exhaustive search tries every candidate, at most {_MOST_CANDIDATES:,}, and this space has "
-            f"{_count(size)}; declare fewer options, or choose another strategy"
+            f"{size_text(size)}; declare fewer options, or choose another strategy"
         )
     name, allowed = _first_float((space.space.domain, space.hyperparameters))
     raise ValueError(
         f"exhaustive search tries every candidate, and {name} is {allowed}, which has no end of values; "
         "list those to be tried, or choose another strategy"
     )
-
-
-def _count(size: int) -> str:
-    return f"{size:,}" if size < 10**15 else f"about 10^{int(log10(size))}"
 
 
 def _first_float(domains: Sequence[Domain | None]) -> tuple[str, str]:

@@ -156,8 +156,8 @@ class Large(SearchSpace):
             CandidateSpace(Blocks(), hyperparameter_domain({"rate": {"low": 1e-3, "high": 0.1}})),
             r"hyperparameters\.rate is a float from 0\.001 to 0\.1",
         ),
-        (CandidateSpace(Vast()), r"at most 1,000,000, and this space has about 10\^20; declare fewer options"),
-        (CandidateSpace(Vaster()), r"has about 10\^5000; declare fewer options"),
+        (CandidateSpace(Vast()), r"at most 1,000,000, and this space has about 1.0e20; declare fewer options"),
+        (CandidateSpace(Vaster()), r"has about 1.0e5000; declare fewer options"),
         (CandidateSpace(Large()), r"has 1,000,001; "),
     ],
 )
