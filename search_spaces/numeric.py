@@ -11,6 +11,7 @@ from search_spaces.conditions import ConditionLike, conditions_schema
 from search_spaces.decision import Leaf, other_place
 from search_spaces.values import Value, check_value
 
+_NORMAL = NormalDist()
 _SPREAD = 0.2
 """Standard deviation of a numeric move, as a share of the range."""
 
@@ -181,7 +182,7 @@ def _stretch(u: float, low: float, high: float, *, log_scale: bool) -> float:
 
 def _perturb(value: float, low: float, high: float, u: float, spread: float, *, log_scale: bool) -> float:
     """A normal step, clipped; where that leads nowhere, the same step the other way, else the farther end."""
-    step = spread * NormalDist().inv_cdf(max(u, 1e-12))
+    step = spread * _NORMAL.inv_cdf(max(u, 1e-12))
     for signed in (step, -step):
         if log_scale:
             moved = exp(log(value) + signed * (log(high) - log(low)))

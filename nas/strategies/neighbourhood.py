@@ -16,7 +16,7 @@ from search_spaces.encoding import Encoding
 _MOST_NEIGHBOURS = 64
 _DRAWN = 24
 _SPREADS = (0.2, 0.05, 0.0125, 0.003)
-_NUDGES = 8
+_NUDGES = 4
 _KEPT = 256
 _TRIES = 100
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.random import Generator
@@ -19,6 +20,9 @@ from nas.proposal import EXHAUSTED, WAIT, NoProposal, Proposal
 from nas.trial import Outcome, Trial
 from search_spaces import Candidate, CandidateSpace
 from trainers import Measurement
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _DRAWS = 50
 _TOURNAMENT = 3
@@ -79,7 +83,7 @@ class NSGA2:
         child = parents[0].candidate
         mates = [at for at in others if at != first]
         if mates and rng.random() < self._crossover:
-            distances = ranking.distances[first]
+            distances = ranking.distances_from(first)
             parents.append(ranking.ordered[min(mates, key=lambda at: (distances[at], at))])
             child, operator = self._space.crossover(child, parents[1].candidate, rng), "crossover"
         if child in taken or operator == "mutate":
@@ -153,18 +157,23 @@ class Ranking:
         """All, the best first."""
         return [self.members[at] for at in self._order]
 
-    @cached_property
-    def distances(self) -> list[list[float]]:
-        """Squared Euclidean distances between the costs of any two of ``ordered``, each cost as a share of its range.
+    def distances_from(self, place: int) -> list[float]:
+        """Squared Euclidean distances of the costs at ``place`` of ``ordered`` to all, each cost as a share of its range.
 
         A cost whose range is zero or infinite does not count.
         """
+        shares = self._shares
+        distances: list[float] = ((shares - shares[place]) ** 2).sum(axis=1).tolist()
+        return distances
+
+    @cached_property
+    def _shares(self) -> "NDArray[np.float64]":
+        """Costs of ``ordered`` as shares of their ranges, [members, costs that count]."""
         costs = np.array([one.costs for one in self.ordered])
         low, high = costs.min(axis=0), costs.max(axis=0)
         counts = np.isfinite(low) & np.isfinite(high) & (high > low)
-        shares = (costs[:, counts] - low[counts]) / (high - low)[counts]
-        distances: list[list[float]] = ((shares[:, None] - shares) ** 2).sum(axis=-1).tolist()
-        return distances
+        shares: NDArray[np.float64] = (costs[:, counts] - low[counts]) / (high - low)[counts]
+        return shares
 
     @cached_property
     def _order(self) -> list[int]:

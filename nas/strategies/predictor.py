@@ -25,6 +25,7 @@ from threadpoolctl import ThreadpoolController
 from nas.objective import Objectives
 from nas.proposal import EXHAUSTED, NoProposal, Proposal
 from nas.strategies.neighbourhood import Neighbourhood, Pool
+from nas.strategies.told import Told
 from nas.surrogate import Array, Surrogate
 from nas.trial import Outcome, Trial
 from search_spaces import Candidate, CandidateSpace
@@ -34,7 +35,6 @@ _MOST_KNOWN = 500
 _MOST_FITTED = 250
 _REFIT_SHARE = 30
 _LEADERS = 8
-_FEW_LEADERS = 4
 _MUTANTS_EACH = 15
 _STRANGERS = 120
 _CLIMBS = 8
@@ -61,7 +61,7 @@ class Predictor:
         self._initial = initial
         self._near = Neighbourhood(space)
         self._surrogate = Surrogate(self._near.columns, self._near.features)
-        self._told: dict[int, _Told] = {}
+        self._told = Told(len(self._near.columns) + sum(self._near.features), len(objectives.objectives))
         self._seen: dict[bytes, None] = {}
         self._measured: set[int] = set()
         self._next_fit = initial
@@ -71,21 +71,18 @@ class Predictor:
 
     def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
         """Keep the newest measurement; a candidate that fails or is infeasible ranks behind all others."""
-        told = self._told.get(trial.number)
-        if told is None:
+        if trial not in self._told:
             row = self._near.row(trial.proposal.candidate)
-            told = self._told[trial.number] = _Told(trial, row, _FAILED, (inf,) * len(self._objectives.objectives))
+            self._told.add(trial, row)
             if trial.number >= 0:  # what an older study has tried may be tried again
                 self._seen[row.tobytes()] = None
         if ended is not None and (ended.failed or ended.infeasible):
             violation = self._objectives.violation(trial.static)
-            told.standing = (violation, 0.0) if violation > 0 else _FAILED
-            told.costs = (inf,) * len(told.costs)
+            self._told.put(trial, (violation, 0.0) if violation > 0 else _FAILED, inf)
         elif measurement is not None and not self._objectives.missing(measurement.metrics):
-            told.costs = self._objectives.costs(measurement.metrics)
-            finite = inf not in told.costs
+            costs = self._objectives.costs(measurement.metrics)
             violation = self._objectives.violation(measurement.metrics)
-            told.standing = (violation, -measurement.fidelity) if finite else _FAILED
+            self._told.put(trial, _FAILED if inf in costs else (violation, -measurement.fidelity), costs)
             self._measured.add(trial.number)
         if len(self._told) >= self._next_fit:
             self._next_fit = len(self._told) + max(1, len(self._told) // _REFIT_SHARE)
@@ -110,16 +107,15 @@ class Predictor:
         self._surrogate.condition(known.rows, known.scores)
         if waiting:
             self._surrogate.believe(np.array(waiting[-_MOST_KNOWN:]))
-        chosen = self._climb(self._pool(known.leaders, rng), float(known.scores.min()), taken, rng)
+        chosen = self._climb(known, taken, rng)
         if chosen is None:
             return Proposal(self._near.stranger(taken, rng))
         candidate, parent = chosen
-        all_known = len(known.rows) == len(self._told)
         return Proposal(
             candidate,
             parents=() if parent is None else (parent,),
             operator="improve",
-            notes=None if all_known else {"known": len(known.rows), "of": len(self._told)},
+            notes={"known": len(known.rows), "of": len(self._told)} if known.cut else None,
             fitted_on=self._fitted_on,
         )
 
@@ -127,9 +123,9 @@ class Predictor:
 
     def _joined(self, weights: Array | None) -> Array:
         """One cost for each trial, [told], infinite for those without; equal weights where none are given."""
-        costs = np.array([told.costs for told in self._told.values()])
+        costs = self._told.costs
         if costs.shape[1] == 1:
-            return np.asarray(costs[:, 0])
+            return costs[:, 0]
         known = np.isfinite(costs).all(1)
         ranks = [np.searchsorted(np.sort(column[known]), column) for column in costs.T]
         weights = np.full(costs.shape[1], 1 / costs.shape[1]) if weights is None else weights
@@ -138,18 +134,18 @@ class Predictor:
 
     def _known(self, costs: Array, most: int) -> "_Known":
         """The trials that the process shall know, best first."""
-        told = list(self._told.values())
-        standing = np.array([entry.standing for entry in told])
+        told, standing = self._told, self._told.standings
         keys = np.column_stack([standing, np.where(standing[:, 0] == inf, 0.0, costs)])
         order = np.lexsort(keys.T[::-1])
-        leaders = _LEADERS
-        if len(order) > most:
-            leaders, half = _FEW_LEADERS, most // 2
+        cut = len(order) > most
+        if cut:
+            half = most // 2
             order = np.concatenate([order[:half], order[np.linspace(half, len(order) - 1, most - half).astype(int)]])
         return _Known(
-            rows=np.array([told[at].row for at in order]),
+            rows=told.rows[order],
             scores=(_half_ranks if self._near.continuous else _normal_scores)(keys[order]),
-            leaders=[told[at].trial for at in order[:leaders] if standing[at, 0] < inf],
+            leaders=[told.trials[at] for at in order[: _LEADERS // 2 if cut else _LEADERS] if standing[at, 0] < inf],
+            cut=cut,
         )
 
     def _fit(self) -> None:
@@ -160,21 +156,22 @@ class Predictor:
 
     # What is proposed -----------------------------------------------------------------------------------------------
 
-    def _pool(self, leaders: Sequence[Trial], rng: Generator) -> Pool:
-        pools = [self._near.strangers(_STRANGERS, rng)]
-        for leader in leaders:
+    def _pool(self, known: "_Known", rng: Generator) -> Pool:
+        pools = [self._near.strangers(_STRANGERS // 2 if known.cut else _STRANGERS, rng)]
+        for leader in known.leaders:
             pools.append(self._near.neighbours(leader.proposal.candidate, rng).of(leader.number))
             mutants = self._near.mutants(leader.proposal.candidate, _MUTANTS_EACH, rng)
             pools.append(mutants.of(leader.number))
         return Pool.joined(pools)
 
     def _climb(
-        self, pool: Pool, best: float, taken: dict[bytes, None], rng: Generator
+        self, known: "_Known", taken: dict[bytes, None], rng: Generator
     ) -> "tuple[Candidate, int | None] | None":
-        """The best of ``pool``, then the best of its neighbours while that improves."""
+        """The best of the pool, then the best of its neighbours while that improves."""
+        pool, best = self._pool(known, rng), float(known.scores.min())
         chosen: tuple[Candidate, int | None] | None = None
         value = -np.inf
-        for _ in range(_CLIMBS):
+        for _ in range(_CLIMBS // 2 if known.cut else _CLIMBS):
             fresh = [at for at, row in enumerate(pool.rows) if row.tobytes() not in taken]
             if not fresh:
                 break
@@ -188,21 +185,14 @@ class Predictor:
         return chosen
 
 
-@dataclass(slots=True, eq=False)
-class _Told:
-    """``standing``: violation of the constraints, infinite where a trial failed, and minus the fidelity."""
-
-    trial: Trial
-    row: Array
-    standing: tuple[float, float]
-    costs: tuple[float, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class _Known:
+    """``cut`` says that others are left out: then half as many candidates are looked at, to answer as soon."""
+
     rows: Array
     scores: Array
     leaders: list[Trial]
+    cut: bool
 
 
 def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
