@@ -158,7 +158,8 @@ class Ranking:
         return [self.members[at] for at in self._order]
 
     def distances_from(self, place: int) -> list[float]:
-        """Squared Euclidean distances of the costs at ``place`` of ``ordered`` to all, each cost as a share of its range.
+        """Squared Euclidean distances from the costs at ``place`` of ``ordered`` to all, each cost as a share of its
+        range.
 
         A cost whose range is zero or infinite does not count.
         """
