@@ -1,4 +1,4 @@
-"""Tree-structured Parzen estimator (Bergstra et al. 2011), by Optuna's sampler.
+"""Tree-structured Parzen estimator (Bergstra et al. 2011; multivariate as in Falkner et al. 2018), by Optuna's sampler.
 
 Proposes where the density of the good results over that of all others is greatest; several objectives as in Ozaki et
 al. 2022, constraints by feasible results first, pending trials as bad ones (the constant liar).
@@ -15,10 +15,7 @@ _RESULTS = (100, 400)
 
 
 class TreeParzenEstimator(OptunaStrategy):
-    """TPE, each decision by itself; those of a conditional space jointly (Falkner et al. 2018), in groups.
-
-    A group are the decisions that are active together.
-    """
+    """TPE over all decisions jointly; those of a conditional space in groups that are active together."""
 
     def model(self, results: int) -> Model:
         """TPE, shown as many results as 3,000 values make, 100 to 400."""
@@ -31,7 +28,6 @@ def parzen_model(parameters: Parameters) -> Model:
     results = min(most, max(least, _VALUES // parameters.count))
 
     def make(seed: int) -> BaseSampler:
-        grouped = parameters.conditional
-        return TPESampler(seed=seed, n_startup_trials=0, multivariate=grouped, group=grouped)
+        return TPESampler(seed=seed, n_startup_trials=0, multivariate=True, group=parameters.conditional)
 
     return Model("tpe", make, parameters.point, results, results // 4)
