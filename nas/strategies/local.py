@@ -87,7 +87,8 @@ class LocalSearch:
     def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
         """Move the trial's climb where the trial is better than its incumbent; a climb ends where its incumbent fails.
 
-        Trials that it has not proposed belong to the first climb.
+        One that has ended so begins again at the next of its trials that is measured, as some may be under way. Trials
+        that it has not proposed belong to the first climb.
         """
         candidate, number = trial.proposal.candidate, _number(trial)
         self._numbers = max(self._numbers, number + 1)

@@ -170,6 +170,19 @@ def test_what_fails_is_no_incumbent(kind):
     assert search.start().proposal.operator == "sample"
 
 
+def test_a_climb_whose_incumbent_fails_begins_again_at_its_next_trial():
+    search = search_of(rule=AsynchronousHalving(ONE, 1, 3, 3))
+    first = search.start()
+    search.report(first, {"a": 1.0})
+    under_way = [search.start() for _ in range(2)]
+    assert all(trial.proposal.parents == (first.number,) for trial in under_way)
+    search.fail(first, FailureKind.ERROR)
+    assert search.start().proposal.parents == ()  # the climb has ended
+    search.advance(under_way[0], {"a": -5.0})
+    following = search.start().proposal
+    assert (following.parents, following.notes) == ((under_way[0].number,), first.proposal.notes)
+
+
 def test_where_all_neighbours_are_refused_another_climb_begins():
     search = search_of()
     search.advance(search.start(), {"a": 1.0})
