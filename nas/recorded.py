@@ -1,6 +1,6 @@
 """``task = "table:PATH"``: a search of recorded results, with all that follows from the table filled in."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b, file_digest
 from math import inf
 from pathlib import Path
@@ -77,6 +77,11 @@ def check_recorded(config: SearchConfig, space: SearchSpace) -> None:
 def reads_table(config: SearchConfig) -> bool:
     """Whether the search reads recorded results, whose columns are its metrics."""
     return bool(config.search.task == _TASK)
+
+
+def table_of(plain: Mapping[str, Any]) -> str | None:
+    """Path of the table that a search reads, by its plain configuration; None where it reads none."""
+    return str(plain["task"]["path"]) if plain["search"]["task"] == _TASK else None
 
 
 def table_digest(config: SearchConfig) -> str | None:

@@ -13,7 +13,7 @@ from nas.budget import Budget
 from nas.display import budgets_of, counted, duration, measured, number, reach, time_left
 from nas.refusals import refusals
 from nas.study import Study
-from nas.trained import untrained
+from nas.trained import trained
 from nas.trial import Outcome, Trial
 from nas.unmet import explained
 from nas.waiting import paused, waiting
@@ -40,8 +40,8 @@ def ending(console: Console, study: Study, reason: str, exit_code: int, folder: 
     console.print()
     lines(console, [("study", str(folder)), ("report", str(folder / "report.html"))])
     if exit_code == 0 and study.best() is not None:
-        trained = [("next", f"nas retrain {folder} --seeds 3"), ("", f"nas export {folder}")]
-        lines(console, [("next", f"nas best {folder}")] if untrained(study) else trained)
+        weights = [("next", f"nas retrain {folder} --seeds 3"), ("", f"nas export {folder}")]
+        lines(console, weights if trained(study) else [("next", f"nas best {folder}")])
     else:
         lines(console, [("next", f"nas resume {folder}")])
 

@@ -1,28 +1,47 @@
 """Whether a search trained networks: only then can they be trained anew and exported."""
 
-from nas.errors import StudyError
-from nas.study import Study
+from collections.abc import Mapping
+from typing import Any
 
-_READ = {
-    "trainers.tabular:Tabular": "read recorded results",
-    "synthetic": "measured a formula",
-    "trainers.synthetic:Synthetic": "measured a formula",
-}
-"""Trainers of ours that train nothing, and what they do."""
+from nas.errors import StudyError
+from nas.recorded import table_of
+from nas.study import Study
+from search_spaces import UnknownPluginError
+from trainers import TRAINERS, builds_networks
+
+_SUPERVISED = "supervised"
 
 
 def check_trained(study: Study) -> None:
     """Raise StudyError where the search of ``study`` trained no network."""
-    done = untrained(study)
-    if done is not None:
-        search = (study.config or study.header["config"])["search"]
-        raise StudyError(
-            f"{study.folder}: this search {done} (search.trainer = {search['trainer']!r}) and trained no network, so "
-            f"there is nothing to retrain or to export. See its best candidate by: nas best {study.folder}; to train, "
-            "search with a task that has data"
-        )
+    if trained(study):
+        return
+    config = _config(study)
+    table = table_of(config)
+    how = (
+        f'read recorded results (search.task = "table:{table}")'
+        if table
+        else f"measured by search.trainer = {config['search']['trainer']!r}, which builds no network,"
+    )
+    raise StudyError(
+        f"{study.folder}: this search {how} and trained nothing, so there is nothing to retrain or to export. See its "
+        f"best candidate by: nas best {study.folder}; to train, search with a task that has data and a trainer that "
+        "builds networks"
+    )
 
 
-def untrained(study: Study) -> str | None:
-    """What the search of ``study`` did in place of training; None where it trained."""
-    return _READ.get((study.config or study.header["config"])["search"]["trainer"])
+def trained(study: Study) -> bool:
+    """Whether ``study`` had data, and a trainer that builds networks; one that cannot be loaded is taken to."""
+    config = _config(study)
+    trainer = config["search"]["trainer"]
+    if table_of(config):
+        return False
+    try:
+        return trainer == _SUPERVISED or builds_networks(TRAINERS.load(trainer))  # the first loads torch
+    except UnknownPluginError:
+        return True
+
+
+def _config(study: Study) -> Mapping[str, Any]:
+    config: Mapping[str, Any] = study.config or study.header["config"]
+    return config

@@ -254,7 +254,7 @@ def test_of_recorded_results_nothing_is_retrained_or_exported(table, tmp_path, c
         code, out, err = command(name, folder)
         assert code == 2
         assert out == ""
-        assert "this search read recorded results" in err
+        assert f'this search read recorded results (search.task = "table:{table}")' in err
         assert f"nas best {folder}" in err
     assert not (folder / "retrain").exists()
     assert not (folder / "export").exists()
