@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nas.config import SearchConfig
-from nas.config_check import SUPERVISED, checked_settings, checked_signature, checked_space, named
+from nas.config_check import SUPERVISED, checked_settings, checked_space, checked_task, guarded, named
 from nas.config_text import complete, parse_setting
 from nas.errors import ConfigError
 from nas.graph_metrics import StepSize
@@ -22,6 +22,7 @@ from search_spaces import (
 from trainers import Failure
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.nn import Module
 
 
@@ -46,20 +47,23 @@ class Request:
 class Analysed:
     """A ``network``, on the meta device where it can be built so.
 
-    ``what`` describes it as JSON values: space and architecture, or module; and the task, if it says the input.
+    ``what`` describes it as JSON values: space and architecture, or module; and the task, if it says the input. Then
+    ``loss`` is the task's for tracing; None: cross-entropy.
     """
 
     what: Mapping[str, Any]
     network: "Module"
     signature: Signature
     size: StepSize
+    loss: "Callable[[Any], Tensor] | None" = None
 
 
 def resolve(request: Request) -> Analysed:
     """Build what is asked for; raise ConfigError where it is unknown, contradictory, or cannot be built at all."""
     _check_choice(request)
     config = _config(request)
-    signature = checked_signature(config)
+    task = checked_task(config)
+    signature: Signature = task.signature
     if request.input is not None:
         signature = Signature(_tensor_type(request.input), signature.output)
     told: dict[str, Any] = (
@@ -67,14 +71,22 @@ def resolve(request: Request) -> Analysed:
     )
     if config.search.trainer == SUPERVISED:
         checked_settings(config)
+    loss = _loss(task) if request.input is None and config.search.trainer == SUPERVISED else None
     size = StepSize.of(config.trainer, {})
     if request.batch is not None:
         size = StepSize(request.batch, size.optimizer_states)
     if request.module is not None:
-        return Analysed({"module": request.module, **told}, _of_module(request.module), signature, size)
+        return Analysed({"module": request.module, **told}, _of_module(request.module), signature, size, loss)
     space, architecture = _of_space(request, config, signature)
     what = {"space": request.space, "architecture": str(architecture), **told}
-    return Analysed(what, _built(space, architecture, signature), signature, size)
+    return Analysed(what, _built(space, architecture, signature), signature, size, loss)
+
+
+def _loss(task: Any) -> "Callable[[Any], Tensor]":
+    from trainers.traced_loss import traced_loss
+
+    with guarded("search.task"):
+        return traced_loss(task, task.load)
 
 
 def _check_choice(request: Request) -> None:

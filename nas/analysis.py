@@ -141,11 +141,11 @@ class StepAnalysis:
 
 def analyze(of: Analysed) -> Analysis:
     """Trace a training step; where that fails the graph is unknown, and parameters are counted alone."""
-    from search_spaces.tracing import TraceError, trace
+    from search_spaces.tracing import TraceError, class_loss, trace
 
     parameters = _shaped_parameters(of.network)
     try:
-        return Analysis(of, parameters, trace(of.network, of.signature, of.size.batch))
+        return Analysis(of, parameters, trace(of.network, of.signature, of.size.batch, of.loss or class_loss))
     except TraceError as error:
         return Analysis(of, parameters, None, str(error))
 

@@ -58,7 +58,7 @@ def check(config: SearchConfig) -> None:
     candidates = CandidateSpace(space, domain)
     known_candidates(candidates, search.start or ())
     _check_strategy(config, candidates)
-    shapes = checked_signature(config)
+    shapes: Signature = checked_task(config).signature
     if _own(search.trainer):
         _check_function("search.trainer", search.trainer, TRAINERS, "a trainer is a function train(candidate, context)")
     if search.trainer == SUPERVISED or builds_networks(_loaded("search.trainer", search.trainer, TRAINERS)):
@@ -212,8 +212,8 @@ def _check_strategy(config: SearchConfig, space: CandidateSpace) -> None:
         rule(config.declared_objectives, config.fidelity.min, config.fidelity.max, config.fidelity.eta)
 
 
-def checked_signature(config: SearchConfig) -> Signature:
-    """The signature of the task; raise ConfigError where the task cannot be made or has none."""
+def checked_task(config: SearchConfig) -> Any:
+    """The task; raise ConfigError where it cannot be made or has no signature."""
     _check_arguments("task", _loaded("search.task", config.search.task, TASKS), config.task)
     with named("search.task", "task"), guarded("search.task"):
         task = config.reference("task").make(TASKS)
@@ -223,7 +223,7 @@ def checked_signature(config: SearchConfig) -> Signature:
             f"search.task = {shown(Reference(config.search.task).name)}: this {type(task).__name__} has no "
             "signature; a task has signature, load, loss and metrics"
         )
-    return shapes
+    return task
 
 
 @contextmanager

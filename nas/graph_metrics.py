@@ -13,6 +13,7 @@ from trainers.optimizer_states import states
 from trainers.settings import Settings
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.nn import Module
 
 
@@ -71,12 +72,15 @@ NAMES = tuple(_METRICS)
 class GraphMetrics:
     """A static metric that gives ``names``; ``settings`` are the trainer's, for the size of a step.
 
+    ``loss`` makes the task's loss for tracing, None: cross-entropy.
+
     ``flops`` and ``macs`` are of the forward pass of one sample; ``work``, ``depth`` (unit operations), ``parallelism``
     and ``memory_bytes`` (the peak, optimizer included) of a training step of the batch.
     """
 
     names: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    loss: "Callable[[], Callable[[Any], Tensor]] | None" = None
 
     def without(self, known: Collection[str]) -> "GraphMetrics":
         """The same for the names that are not ``known``."""
@@ -88,11 +92,15 @@ class GraphMetrics:
             return {}
         if network is None:
             raise GraphUnknownError(self._unknown("the network cannot be built without data"))
-        from search_spaces.tracing import TraceError, trace
+        from search_spaces.tracing import TraceError, class_loss, trace
 
         size = StepSize.of(self.settings, candidate.hyperparameters)
         try:
-            step = _Counted(trace(network, signature, size.batch), size)
+            loss = self.loss() if self.loss else class_loss
+        except Exception as error:
+            raise GraphUnknownError(self._unknown(f"the loss of the task has no targets ({error})")) from error
+        try:
+            step = _Counted(trace(network, signature, size.batch, loss), size)
         except TraceError as error:
             raise GraphUnknownError(self._unknown(str(error))) from error
         return {name: _METRICS[name](step) for name in self.names}

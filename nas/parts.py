@@ -14,6 +14,7 @@ from cluster.inline import InlineExecutor
 from cluster.simulated import SimulatedExecutor
 from nas.budget import Budget
 from nas.config import SearchConfig
+from nas.config_check import SUPERVISED
 from nas.controller import Controller, Settings, Watch
 from nas.errors import CapacityError, ConfigError
 from nas.event_log import EventLog
@@ -167,10 +168,11 @@ class Parts:
             named -= {*GRAPH_NAMES}
         code = dict.fromkeys([name for name in STATIC_METRICS.builtin if name in named])
         code |= dict.fromkeys(self.config.search.static_metrics or ())
-        graph = GraphMetrics(tuple(one for one in code if one in GRAPH_NAMES), self.config.trainer)
+        loss = (lambda: self.materials.traced_loss) if self.config.search.trainer == SUPERVISED else None
+        graph = GraphMetrics(tuple(one for one in code if one in GRAPH_NAMES), self.config.trainer, loss)
         functions = [(Reference(one).name, _factory(STATIC_METRICS, one)) for one in code if one not in graph.names]
         if self.plan.pipeline > 1:
-            functions.append(("trial.plan", CutsInto(self.plan.pipeline)))
+            functions.append(("trial.plan", CutsInto(self.plan.pipeline, loss)))
         return StaticStage(self.space, lambda: self.materials.task.signature, functions, self.config.bounds, graph)
 
     def executor(self, origin: float, interrupted: Callable[[], int]) -> Executor:

@@ -1,7 +1,8 @@
 """Whether trials can be trained under a plan: what their trainer applies, and whether a network can be cut."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nas.config import SearchConfig
 from nas.config_check import SUPERVISED, named
@@ -11,6 +12,7 @@ from trainers import TRAINERS, Plan, applied_axes
 from trainers.parallelism.plan import AXES
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.nn import Module
 
 _UNPIPED = {
@@ -45,14 +47,17 @@ class CutsInto:
     """A static metric that measures nothing: it refuses candidates that cannot be cut into so many ``stages``."""
 
     stages: int
+    loss: "Callable[[], Callable[[Any], Tensor]] | None" = None
+    """Makes the task's loss for tracing; None: cross-entropy."""
 
     def __call__(self, candidate: Candidate, network: "Module | None", signature: Signature) -> dict[str, float]:
         """Raise Infeasible with the reason; a network that has to be built for real is judged by its trial."""
         if network is not None:
+            from search_spaces.tracing import class_loss
             from trainers.parallelism.partition import CutError, partition
 
             try:
-                partition(network, signature, 2, self.stages)
+                partition(network, signature, 2, self.stages, self.loss() if self.loss else class_loss)
             except CutError as error:
                 raise Infeasible(str(error)) from error
         return {}

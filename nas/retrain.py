@@ -30,7 +30,7 @@ from cluster import (
 from nas.answers import write_whole
 from nas.choosing import choose
 from nas.config import SearchConfig
-from nas.config_check import check
+from nas.config_check import SUPERVISED, check
 from nas.display import counted, number
 from nas.errors import AllFailedError, ConfigError, Interrupted, StorageError
 from nas.outcomes import next_attempt
@@ -125,7 +125,8 @@ def _check_cut(recipe: Recipe, candidate: Candidate, plan: Plan) -> None:
     """Raise ConfigError where the network cannot be cut as ``plan`` says."""
     if plan.pipeline > 1:
         made = Materials(recipe.space, recipe.task)
-        stage = StaticStage(made.space, lambda: made.task.signature, [("plan", CutsInto(plan.pipeline))], ())
+        cut = CutsInto(plan.pipeline, (lambda: made.traced_loss) if recipe.trainer.code == SUPERVISED else None)
+        stage = StaticStage(made.space, lambda: made.task.signature, [("plan", cut)], ())
         reason = stage.judge(candidate).reason
         if reason:
             raise ConfigError(f'plan = "{plan}": {reason}')

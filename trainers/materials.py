@@ -1,12 +1,14 @@
 """What all trials of a worker share: search space, task and data, each made on first use and kept."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from search_spaces import SPACES, Architecture, Reference, SearchSpace
 from trainers.registries import TASKS
 from trainers.task import Data, Task, joined
+from trainers.traced_loss import traced_loss
 
 if TYPE_CHECKING:
     import torch
@@ -35,6 +37,11 @@ class Materials:
         """The task's data, loaded once; for retraining all but the test split is learnt from, and that one held out."""
         data = self.task.load()
         return Data(joined(data.train, data.validation), data.test, data.test) if self.test else data
+
+    @cached_property
+    def traced_loss(self) -> "Callable[[Any], torch.Tensor]":
+        """The task's loss as tracing takes it."""
+        return traced_loss(self.task, lambda: self.data)
 
     def build(self, architecture: Architecture, seed: int) -> "torch.nn.Module":
         """Build the network on the CPU, its weights drawn under ``seed``; torch's global state stays as it was."""

@@ -11,6 +11,7 @@ from torch.distributed import ProcessGroup
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from search_spaces import Signature
+from search_spaces.tracing import Loss
 from trainers.batches import Batch, Tensors, share
 from trainers.evaluation import chunks, judged
 from trainers.learner import Learner
@@ -166,7 +167,15 @@ class StagedLearner(Learner):
 
 
 def staged(
-    network: nn.Module, signature: Signature, settings: Settings, *, plan: Plan, rank: int, device: str, **rest: Any
+    network: nn.Module,
+    signature: Signature,
+    settings: Settings,
+    *,
+    plan: Plan,
+    rank: int,
+    device: str,
+    loss: Loss,
+    **rest: Any,
 ) -> StagedLearner:
     """Cut ``network``, which lies on the CPU, and take this rank's stage to its ``device``.
 
@@ -178,7 +187,7 @@ def staged(
             "without pipeline"
         )
     samples = settings.batch_size // (plan.data * plan.micro_batches)
-    stages = pipeline.apply(network, plan, signature, samples)
+    stages = pipeline.apply(network, plan, signature, samples, loss)
     own = stages[rank // plan.data]
     whole = Whole.of(network, stages, own, settings)
     return StagedLearner(

@@ -17,6 +17,7 @@ from trainers.context import Context
 from trainers.learner import Learner
 from trainers.measurement import Fidelity
 from trainers.settings import Settings
+from trainers.traced_loss import traced_loss
 
 
 class Supervised:
@@ -112,6 +113,7 @@ def _stage_of(network: torch.nn.Module, context: Context, settings: Settings, ep
             device=context.device,
             seed=context.seed,
             epochs=epochs,
+            loss=traced_loss(context.task, lambda: context.data),
         )
     except CutError as error:
         raise Infeasible(str(error)) from error

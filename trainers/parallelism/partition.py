@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from search_spaces.signature import Signature
-from search_spaces.tracing import TraceError, trace
+from search_spaces.tracing import Loss, TraceError, class_loss, trace
 from trainers.parallelism.arrays import FloatArray
 from trainers.parallelism.forward_graph import UnknownGraphError, forward_graph, in_mode
 from trainers.parallelism.stages import cut
@@ -28,15 +28,17 @@ class CutError(Exception):
     """A network that cannot be cut into so many stages; the text says why and what can be done."""
 
 
-def partition(network: nn.Module, signature: Signature, samples: int, stages: int) -> tuple[fx.GraphModule, ...]:
+def partition(
+    network: nn.Module, signature: Signature, samples: int, stages: int, loss: Loss = class_loss
+) -> tuple[fx.GraphModule, ...]:
     """Cut ``network`` so that for a micro-batch of ``samples`` the largest of ``stages`` is as small as can be.
 
-    The stages share parameters and buffers with the network, and are the same on every rank. Where the network is not
-    on the meta device, two samples are sent through both. Raises CutError.
+    ``loss`` is a part of the last stage. The stages share parameters and buffers with the network, and are the same on
+    every rank. Where the network is not on the meta device, two samples are sent through both. Raises CutError.
     """
     try:
         chain = _Chain(network, forward_graph(network))
-        costs, crossing = _measured(chain, signature, samples)
+        costs, crossing = _measured(chain, signature, samples, loss)
     except (UnknownGraphError, TraceError) as error:
         raise _error(str(error), stages) from error
     legal = [place for place in range(1, len(costs)) if place not in chain.tied and np.isfinite(crossing[place])]
@@ -165,9 +167,9 @@ def _state(network: nn.Module, node: fx.Node) -> tuple[bool, list[Tensor]]:
     return any(isinstance(tensor, nn.Parameter) and tensor.requires_grad for tensor in tensors), tensors
 
 
-def _measured(chain: _Chain, signature: Signature, samples: int) -> tuple[FloatArray, FloatArray]:
+def _measured(chain: _Chain, signature: Signature, samples: int, loss: Loss) -> tuple[FloatArray, FloatArray]:
     """[units] operations of each unit, bytes that it moves priced too, and what passes the border before it."""
-    graph = trace(chain, signature, max(2, samples))
+    graph = trace(chain, signature, max(2, samples), loss)
     costs = np.zeros(len(chain.units))
     for operator in graph.operators:
         first, _, rest = operator.name.partition(".")

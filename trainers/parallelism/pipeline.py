@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import fx, nn
 
     from search_spaces import Signature
+    from search_spaces.tracing import Loss
 
 WORTHWHILE = 1.01
 """How far above its bound the largest stage must be for other orders to be looked at."""
@@ -45,15 +46,17 @@ def split(share: Share, plan: Plan, machine: Machine) -> Share:
     return replace(share, work=work, starts=tuple(starts), exchanges=(*share.exchanges, borders))
 
 
-def apply(network: "nn.Module", plan: Plan, signature: "Signature", samples: int) -> "tuple[fx.GraphModule, ...]":
-    """The stages of ``network``, balanced for micro-batches of ``samples``.
+def apply(
+    network: "nn.Module", plan: Plan, signature: "Signature", samples: int, loss: "Loss"
+) -> "tuple[fx.GraphModule, ...]":
+    """The stages of ``network``, balanced for micro-batches of ``samples`` with their ``loss``.
 
     Each takes what the one before returns and keeps the names of its parameters, which it shares with the network.
     Raises ``partition.CutError`` where there are not so many.
     """
     from trainers.parallelism.partition import partition
 
-    return partition(network, signature, samples, plan.pipeline)
+    return partition(network, signature, samples, plan.pipeline, loss)
 
 
 def best_cut(
