@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.planner import Measure, Row
-from search_spaces.collection import uncollected
+from search_spaces.garbage_collection import collection_paused
 from search_spaces.memory import step_memory
 from search_spaces.meta_device import MetaDevice
 from search_spaces.tracing import trace
@@ -61,7 +61,7 @@ def measure(repeats: int = REPEATS) -> tuple[list[Measure], list[Row]]:
 def analyse(build: Callable[[], nn.Module], inputs: Tensor) -> Row:
     """Analyse once; milliseconds of all and of the build alone, and what was found."""
     began = time.perf_counter()
-    with uncollected(), MetaDevice():  # as search_spaces.statics.meta_network
+    with collection_paused(), MetaDevice():  # as search_spaces.statics.meta_network
         network = build()
     built = time.perf_counter()
     graph = trace(network, [inputs], len(inputs))

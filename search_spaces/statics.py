@@ -27,11 +27,11 @@ def meta_network(space: SearchSpace, architecture: Architecture, signature: Sign
     """
     import torch
 
-    from search_spaces.collection import uncollected
+    from search_spaces.garbage_collection import collection_paused
     from search_spaces.meta_device import MetaDevice
 
     try:
-        with uncollected(), MetaDevice():
+        with collection_paused(), MetaDevice():
             network = space.build(architecture, signature)
         if not isinstance(network, torch.nn.Module):
             raise TypeError(f"build() returned a {type(network).__name__}, not a torch.nn.Module")

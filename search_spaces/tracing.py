@@ -14,8 +14,8 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils._pytree import tree_leaves
 
-from search_spaces.collection import uncollected
 from search_spaces.fused_attention import fused_attention
+from search_spaces.garbage_collection import collection_paused
 from search_spaces.meta_results import look, make
 from search_spaces.module_paths import ModulePaths
 from search_spaces.operator_graph import Operator, OperatorGraph, Phase, Role, Storage, Value, Weight
@@ -45,7 +45,7 @@ def class_loss(outputs: Any) -> Tensor:
     return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
 
-@uncollected()
+@collection_paused()
 def trace(
     network: nn.Module, inputs: Signature | Sequence[Tensor], batch: int, loss: Loss = class_loss
 ) -> OperatorGraph:

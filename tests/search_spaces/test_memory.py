@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.distributed._tools.mem_tracker import MemTracker
 from torch.nn import functional
 
+from benchmarks.step_memory import tracked_bytes
 from search_spaces import SPACES, Signature, TensorType
 from search_spaces.memory import living_bytes, step_memory
 from search_spaces.operator_graph import Kind, Operator, OperatorGraph, Phase, Role, Storage
@@ -64,21 +64,6 @@ def test_two_layers_by_hand():
     assert memory.parts["gradients"] == 4 * (hidden * classes + classes)
     assert memory.parts["activations"] == 4 * batch * hidden + 4  # relu's result, and the loss
     assert memory.parts["temporaries"] == 2 * 4 * batch * hidden + 4  # and the gradient of the loss
-
-
-def loss_of(outputs):
-    """As `class_loss`, for real."""
-    rows = outputs.reshape(-1, outputs.shape[-1])
-    return functional.cross_entropy(rows, torch.zeros(len(rows), dtype=torch.int64))
-
-
-def tracked_bytes(network, inputs):
-    """The peak that torch's tracker sees in a real step."""
-    tracker = MemTracker()
-    tracker.track_external(network, inputs)
-    with tracker:
-        loss_of(network(inputs)).backward()
-    return tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
 
 
 @pytest.mark.parametrize("name", SPACES.names())

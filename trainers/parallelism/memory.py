@@ -17,8 +17,6 @@ class Schedule(StrEnum):
     ONE_FORWARD_ONE_BACKWARD = "1f1b"
 
 
-BUCKET_BYTES = 2 * 25e6
-"""Two buckets of gradients of torch's DistributedDataParallel: one filled while the other is exchanged."""
 FRAGMENTATION = 1.0
 """phi, where nothing is measured."""
 
@@ -33,18 +31,18 @@ def memory_bytes(
 ) -> FloatArray:
     """[stages] bytes that a device of each stage needs at its fullest.
 
-    ``phi (states + activations in flight + largest temporary + buckets) + context``. ``state_bytes`` are those of a
-    parameter's weight, gradient and optimiser. A network that is not cut takes no more than its fullest moment.
+    ``phi (states + activations in flight + largest temporary) + context``. ``state_bytes`` are those of a parameter's
+    weight, gradient and optimiser: the buckets of replicas are these gradients (``gradient_as_bucket_view``). A network
+    that is not cut takes no more than its fullest moment.
     """
     work = share.work
     states = share.parameters * (state_bytes / share.state_shards)
     temporary = np.zeros(share.stages)
     np.maximum.at(temporary, share.stage, work.temporary_bytes)
-    buckets = np.minimum(BUCKET_BYTES, 2 * work.element_bytes * share.parameters) * float(plan.data > 1)
     working = activation_bytes(share, plan, schedule) + temporary
     if share.stages == 1 and not plan.recompute:
         working = np.minimum(working, work.peak_bytes)
-    held: FloatArray = states + working + buckets
+    held: FloatArray = states + working
     return phi * held + machine.device.context_bytes
 
 

@@ -27,8 +27,27 @@ def test_shards_divide_states_and_nothing_else():
     assert memory(Plan()) - memory(Plan(shard=4)) == [16 * WEIGHTS * 3 / 4]
 
 
-def test_replicas_need_buckets():
-    assert memory(Plan(data=2)) - memory(Plan()) == [2 * 4 * WEIGHTS]
+def test_buckets_of_replicas_are_their_gradients(tmp_path):
+    """Torch's reducer holds as many bytes as the parameters, of which every gradient is a view."""
+    import torch
+    from torch import distributed, nn
+
+    from trainers.parallelism import data
+
+    assert memory(Plan(data=2)) == memory(Plan())
+    store = distributed.FileStore(str(tmp_path / "store"), 1)
+    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        replica = data.apply(nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(8))), "cpu")
+        for _ in range(3):
+            replica.zero_grad()
+            replica(torch.ones(2, 64)).sum().backward()
+        gradients = [weight.grad.untyped_storage() for weight in replica.parameters()]
+    finally:
+        distributed.destroy_process_group()
+    buckets = {storage.data_ptr(): storage.nbytes() for storage in gradients}
+    assert len(buckets) < len(gradients)
+    assert sum(buckets.values()) == 4 * WEIGHTS
 
 
 @pytest.mark.parametrize(("stages", "micro_batches"), [(1, 8), (4, 2), (4, 8)])

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def collection_paused() -> Iterator[None]:
     """Within this context no cycles are looked for: it would take a quarter of the time that a trace takes."""
     paused = gc.isenabled()
     gc.disable()
