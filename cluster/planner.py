@@ -4,7 +4,7 @@ A plan is legal where its axes can be applied, its width is at most the devices,
 is worth its devices where no plan of as many or fewer is as fast.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import ceil, inf
@@ -29,6 +29,9 @@ MEMORY_ERROR = 0.05
 
 Workloads = Callable[[int], Workload]
 """The workload of a micro-batch of so many samples, such as `trainers.parallelism.scaling.Scaled`."""
+CutsByStages = Mapping[int, tuple[int, ...] | None]
+"""Numbers of stages that a network can be cut into, with the units before which they start, None where the model cuts
+(`trainers.parallelism.applied_cuts`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,34 +62,52 @@ def model_of(machine: Machine, optimizer: str, momentum: float) -> Calibrated:
 
 
 def plans(
-    work: Workloads, model: Calibrated, devices: int, batch: int, installed: Collection[str] = INSTALLED_AXES
+    work: Workloads,
+    model: Calibrated,
+    devices: int,
+    batch: int,
+    installed: Collection[str] = INSTALLED_AXES,
+    cuts: CutsByStages | None = None,
 ) -> tuple[Option, ...]:
     """The plans for a global ``batch`` that fit on the devices and are worth them, fewest devices first.
 
     Empty where none fits; `priced` then says what each would need. Raises ValueError for less than one device or
     sample.
     """
-    every = priced(work, model, devices, batch, installed)
+    every = priced(work, model, devices, batch, installed, cuts)
     return pareto(option for option in every if fits(option.memory_bytes, MEMORY_ERROR, model.machine))
 
 
 def priced(
-    work: Workloads, model: Calibrated, devices: int, batch: int, installed: Collection[str] = INSTALLED_AXES
+    work: Workloads,
+    model: Calibrated,
+    devices: int,
+    batch: int,
+    installed: Collection[str] = INSTALLED_AXES,
+    cuts: CutsByStages | None = None,
 ) -> Iterator[Option]:
     """Every legal plan with its price, whether it fits or not.
 
-    Left out are those that cannot split this network, and those wider than a machine where no link between machines is
-    known.
+    Left out are those that cannot split this network, and those wider than ``reach``. Pipelines have the stages of
+    ``cuts`` alone; where that is None, as many as there are units.
     """
     machine = model.machine
-    if not any(link.nodes > 1 for link in machine.links):
-        devices = min(devices, machine.devices_per_node)
-    for plan in legal(devices, batch, installed):
+    for plan in legal(reach(machine, devices), batch, installed):
+        starts = None
+        if cuts is not None and plan.pipeline > 1:
+            if plan.pipeline not in cuts:
+                continue
+            starts = cuts[plan.pipeline]
         try:
-            cost = model.price(work(micro_batch(plan, batch)), plan)
+            cost = model.price(work(micro_batch(plan, batch)), plan, starts)
         except ValueError:  # fewer units than stages, nothing that the tensor axis divides, no such link
             continue
         yield Option(plan, cost.seconds, cost.memory_bytes, cost.log_error)
+
+
+def reach(machine: Machine, devices: int) -> int:
+    """Of ``devices`` those that a plan can be priced on: one machine's where no link between machines is known."""
+    return devices if any(link.nodes > 1 for link in machine.links) else min(devices, machine.devices_per_node)
 
 
 def legal(devices: int, batch: int, installed: Collection[str] = INSTALLED_AXES) -> Iterator[Plan]:

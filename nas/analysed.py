@@ -1,7 +1,7 @@
 """The network that ``nas analyze`` looks at: of a space, or of a module of the user's own."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from nas.config import SearchConfig
@@ -48,13 +48,14 @@ class Analysed:
     """A ``network``, on the meta device where it can be built so.
 
     ``what`` describes it as JSON values: space and architecture, or module; and the task, if it says the input. Then
-    ``loss`` is the task's for tracing; None: cross-entropy.
+    ``loss`` is the task's for tracing; None: cross-entropy. ``config`` is that of a search for such a network.
     """
 
     what: Mapping[str, Any]
     network: "Module"
     signature: Signature
     size: StepSize
+    config: SearchConfig
     loss: "Callable[[Any], Tensor] | None" = None
 
 
@@ -74,12 +75,12 @@ def resolve(request: Request) -> Analysed:
     loss = _loss(task) if request.input is None and config.search.trainer == SUPERVISED else None
     size = StepSize.of(config.trainer, {})
     if request.batch is not None:
-        size = StepSize(request.batch, size.optimizer_states)
+        size = replace(size, batch=request.batch)
     if request.module is not None:
-        return Analysed({"module": request.module, **told}, _of_module(request.module), signature, size, loss)
+        return Analysed({"module": request.module, **told}, _of_module(request.module), signature, size, config, loss)
     space, architecture = _of_space(request, config, signature)
     what = {"space": request.space, "architecture": str(architecture), **told}
-    return Analysed(what, _built(space, architecture, signature), signature, size, loss)
+    return Analysed(what, _built(space, architecture, signature), signature, size, config, loss)
 
 
 def _loss(task: Any) -> "Callable[[Any], Tensor]":

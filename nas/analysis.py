@@ -16,18 +16,24 @@ from trainers.parallelism.volumes import EXCHANGES, Volume, volumes
 if TYPE_CHECKING:
     from torch.nn import Module
 
+    from nas.planned import Planned
+
 PROCESSES = (2, 4, 8)
 """Widths for which the traffic of each parallel axis is told."""
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """A network and its ``graph``; where that is None, ``unknown`` says why, and only parameters are known."""
+    """A network and its ``graph``; where that is None, ``unknown`` says why, and only parameters are known.
+
+    ``planned`` are its plans on this machine, where they were asked for.
+    """
 
     of: Analysed
     parameters: int
     graph: OperatorGraph | None
     unknown: str | None = None
+    planned: "Planned | None" = None
 
     @cached_property
     def step(self) -> "StepAnalysis":
@@ -56,7 +62,10 @@ class Analysis:
             "parameters": self.parameters,
             "unknown": self.unknown,
         }
-        return about if self.graph is None else {**about, **self.step.plain()}
+        if self.graph is None:
+            return about
+        plans = {"plans": self.planned.plain()} if self.planned else {}
+        return {**about, **self.step.plain(), **plans}
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ from rich.console import Group as RenderableGroup
 from rich.table import Table
 from rich.text import Text
 
-from nas.amounts import amount, memory
+from cluster.planner import MEMORY_ERROR
+from nas.amounts import amount, memory, time
 from nas.analysis import Analysis, StepAnalysis
 from nas.display import counted
+from nas.planned import Planned
 from nas.tables import lines
 from search_spaces.module_groups import Group, by_module, longest_chain, main_kind
 from search_spaces.operator_graph import OperatorGraph, Phase, step_flops, step_macs
@@ -21,7 +23,7 @@ _NETWORK = "(network)"
 
 
 def analysis(console: Console, found: Analysis, every: bool = False) -> None:
-    """Print operators (folded by module unless ``every`` one is wanted), totals, memory, critical path and traffic."""
+    """Print operators (by module unless ``every`` one is wanted), totals, memory, critical path, traffic, plans."""
     given = found.of.signature.input
     heading = [*found.of.what.items(), ("input", f"{given.shape} {given.dtype} x {found.of.size.batch} samples")]
     lines(console, [(name, str(value)) for name, value in heading])
@@ -36,6 +38,9 @@ def analysis(console: Console, found: Analysis, every: bool = False) -> None:
     for part in (_brent, _memory, _critical_path, _volumes):
         console.print()
         console.print(part(step))
+    if found.planned is not None:
+        console.print()
+        console.print(_plans(found.planned))
     if found.graph.unknown:
         names = ", ".join(found.graph.unknown)
         console.print(Text(f"\nwithout a formula, an operation for each number written: {names}", style="yellow"))
@@ -163,3 +168,31 @@ def _volumes(step: StepAnalysis) -> RenderableGroup:
         }
         table.add_row(axis, exchanges, *(cells.get(width, "-") for width in widths))
     return _titled(title, table)
+
+
+def _plans(found: Planned) -> RenderableGroup:
+    rates = found.machine.device
+    title = (
+        f"Plans of up to {counted(found.devices, 'device')} ({rates.device}, {rates.dtype}), a global batch of "
+        f"{found.batch:,}: a step as predicted, one standard deviation beside"
+    )
+    table = _table("plan", (), ("devices", "a step", "", "samples/s", "memory a device"))
+    for option in found.offered:
+        table.add_row(
+            str(option.plan),
+            str(option.devices),
+            time(option.seconds),
+            f"± {option.log_error:.0%}",
+            amount(found.samples_per_second(option)),
+            memory(option.memory_bytes),
+        )
+    told = [f"not offered: {limit}" for limit in found.limits]
+    if found.too_large:
+        least = found.too_large[0]
+        told.append(
+            f"not offered, too large for {memory(rates.memory_bytes)} with {2 * MEMORY_ERROR:.0%} to spare: "
+            f"{counted(len(found.too_large), 'plan')}; the smallest, {least.plan}, takes {memory(least.memory_bytes)}"
+        )
+    if found.slower:
+        told.append(f"not offered, no faster than another of as few devices: {counted(len(found.slower), 'plan')}")
+    return RenderableGroup(Text(title, style="bold"), table, *map(Text, told))

@@ -9,6 +9,7 @@ from cluster.calibration import LONG, Calibration, calibrate
 from cluster.known_machine import as_trained
 from cluster.machine_file import cache_folder, save
 from nas.errors import ConfigError, StorageError
+from nas.present_machine import present_device
 
 MOST_SECONDS = 600.0
 
@@ -97,7 +98,7 @@ def calibrate_here(device: str, seconds: float | None, say: Callable[[str], None
     seconds = LONG if seconds is None else seconds
     if not 0 < seconds <= MOST_SECONDS:
         raise ConfigError(f"--seconds {seconds:g}: choose more than 0, at most {MOST_SECONDS:g}")
-    place = _device(device)
+    place = present_device(device)
     threads, dtype = as_trained(place)
     measured = calibrate(place, threads, dtype, seconds, say=say)
     folder = cache_folder()
@@ -107,17 +108,3 @@ def calibrate_here(device: str, seconds: float | None, say: Callable[[str], None
         raise StorageError(
             f"{folder}: the rates cannot be kept there ({error.strerror}); name another folder by NAS_CACHE"
         ) from error
-
-
-def _device(name: str) -> str:
-    if name not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f'--device {name}: it is "auto", "cpu" or "cuda"')
-    if name == "cpu":
-        return "cpu"
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda:0"
-    if name == "cuda":
-        raise ConfigError("--device cuda: torch sees no GPU here; use cpu")
-    return "cpu"

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -283,6 +284,9 @@ def analyze(
     shape: Annotated[
         str | None, typer.Option("--input", metavar="SHAPE", help="Another input: 3x32x32, or 64:int64.")
     ] = None,
+    devices: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Also its plans on up to N devices of this machine.")
+    ] = None,
     settings: Set = None,
     every: Annotated[bool, typer.Option("--all", help="Every operator, not folded by module.")] = False,
     json: Json = None,
@@ -290,7 +294,7 @@ def analyze(
         Path | None, typer.Option(metavar="FILE", help="Draw the graph, critical path marked (.svg, .html).")
     ] = None,
 ) -> None:
-    """Count what a training step of one network costs: work, depth, memory, traffic. Nothing is trained."""
+    """Count what a training step of one network costs: work, depth, memory, traffic, plans. It is not trained."""
     from nas.analysed import Request, resolve
     from nas.graph_figure import check_figure
 
@@ -303,6 +307,11 @@ def analyze(
     from nas.errors import ConfigError
 
     found, console = analyze_network(analysed), _console(wide=True)
+    if devices is not None and found.graph is not None:
+        from nas.planned import plan_network
+
+        planned = plan_network(analysed, found.graph, devices, lambda line: console.print(line, soft_wrap=True))
+        found = replace(found, planned=planned)
     _answer(json, found.plain())
     analysis(console, found, every)
     if found.unknown is not None:

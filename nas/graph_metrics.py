@@ -9,7 +9,7 @@ from search_spaces import Candidate, Signature
 from search_spaces.memory import step_memory
 from search_spaces.operator_graph import OperatorGraph, Phase, step_flops, step_macs
 from search_spaces.work_depth import Concurrency, work_depth
-from trainers.optimizer_states import states
+from trainers.optimizer_states import OptimizerBytes, states
 from trainers.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,10 +23,14 @@ class GraphUnknownError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StepSize:
-    """Samples of a training step over all ranks, and how often the optimizer keeps something as large as a weight."""
+    """Samples of a training step over all ranks, and how often the optimizer keeps something as large as a weight.
+
+    ``optimizer`` says in bytes what it keeps and moves.
+    """
 
     batch: int
     optimizer_states: int
+    optimizer: OptimizerBytes
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> "StepSize":
@@ -37,7 +41,7 @@ class StepSize:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             batch = default.batch_size
         optimizer, momentum = (given.get(name, getattr(default, name)) for name in ("optimizer", "momentum"))
-        return cls(batch, states(str(optimizer), momentum))
+        return cls(batch, states(str(optimizer), momentum), OptimizerBytes.of(str(optimizer), momentum))
 
 
 class _Counted:

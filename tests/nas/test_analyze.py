@@ -2,17 +2,21 @@
 
 import sys
 import textwrap
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import orjson
 import pytest
 
-from nas.amounts import amount, memory
+from nas import present_machine
+from nas.amounts import amount, memory, time
 from nas.analysed import Request, resolve
 from nas.analysis import PROCESSES, analyze
 from nas.graph_layout import lay_out
+from nas.planned import plan_network
 from search_spaces.operator_graph import Phase
 from tests.nas.test_cli import golden, nas  # noqa: F401 - a fixture
+from tests.trainers.parallelism.priced_samples import machine
 
 TINY = 'activation="relu", norm="none", dropout=0.0, depth=1, layer.0.width=16'
 CODE = """
@@ -42,6 +46,20 @@ CODE = """
 
             torch.zeros(1).item()
             return super().build(architecture, signature)
+
+
+    class Growing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(64, 10)
+
+        def forward(self, x):
+            y = self.layer(x.flatten(1))
+            return y if len(x) < 8 else y.relu()
+
+
+    def single():
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 
 
     def small():
@@ -75,11 +93,25 @@ def answer(path="answer.json"):
         return orjson.loads(file.read())
 
 
+@pytest.fixture
+def rates(monkeypatch):
+    """Put synthetic rates in place of this machine's; ``rates(**machine)``."""
+
+    def known(log_error=0.1, **given):
+        found = replace(machine(**{"flops_per_second": 1e9, "launch_seconds": 1e-5, **given}), log_error=log_error)
+        monkeypatch.setattr(present_machine, "known_machine", lambda device, **_: found)
+        return found
+
+    return known
+
+
 # Answers ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_answer_has_the_golden_form(nas):  # noqa: F811
-    code, out, err = nas("analyze", "mlp", "--architecture", TINY, "--batch", 4, "--json", "answer.json")
+def test_the_answer_has_the_golden_form(nas, rates):  # noqa: F811
+    rates(memory_bytes=2.0**30)
+    given = ("--architecture", TINY, "--batch", 4, "--devices", 2)
+    code, out, err = nas("analyze", "mlp", *given, "--json", "answer.json")
     assert (code, err) == (0, "")
     found = answer()
     weights = 64 * 16 + 16 + 16 * 10 + 10
@@ -92,6 +124,8 @@ def test_the_answer_has_the_golden_form(nas):  # noqa: F811
     assert sum(found["levels"]) == len(found["operators"])
     data = {volume["processes"]: volume["elements"] for volume in found["volumes"] if volume["axis"] == "data"}
     assert data == {ranks: 2 * weights * (ranks - 1) / ranks for ranks in PROCESSES}
+    for plan in found["plans"]["options"] + found["plans"]["dropped"]:
+        plan |= {name: float(f"{plan[name]:.9g}") for name in ("seconds", "samples_per_second")}  # sums of any order
     golden("analyze", found)
     assert f"parameters  {weights:,}" in out
 
@@ -145,6 +179,72 @@ def test_settings_are_arguments_of_the_space_and_of_the_trainer():
     assert resolve(Request("mlp", sample=3)).what != resolve(Request("mlp", sample=4)).what
 
 
+# Plans -----------------------------------------------------------------------------------------------------------
+
+
+def planned(**request):
+    return plan_network(found := resolve(Request(**request)), analyze(found).graph, 4, print)
+
+
+def test_plans_that_are_worth_their_devices_are_told(nas, rates):  # noqa: F811
+    rates(log_error=0.25, latency_seconds=1e-6, seconds_per_byte=1e-12)
+    code, out, _ = nas("analyze", "mlp", "--batch", 64, "--devices", 4, "--json", "answer.json")
+    found = answer()["plans"]
+    assert code == 0
+    for option in found["options"]:
+        assert option["samples_per_second"] == 64 / option["seconds"]
+        assert option["log_error"] == 0.25
+        assert f"{option['plan']}  " in out
+    assert [option["devices"] for option in found["options"]] == [1, 2, 3, 4]
+    assert {option["reason"] for option in found["dropped"]} == {"slower"}
+    assert "± 25%" in out
+    assert "no faster than another of as few devices: " in out
+
+
+def test_a_network_that_cannot_be_cut_has_no_pipelines(rates):
+    rates()
+    found = planned(module="own_networks:single")
+    assert {option.plan.pipeline for option in found.every} == {1}
+    assert "cannot be cut into 2 pipeline stages" in found.limits[0]
+    assert max(option.plan.pipeline for option in planned(space="mlp", sample=1).every) > 1
+
+
+def test_settings_without_pipelines_have_none(rates):
+    rates()
+    found = planned(space="mlp", settings=['trainer.batch_norm="global"'])
+    assert {option.plan.pipeline for option in found.every} == {1}
+    assert "trainer.batch_norm" in found.limits[0]
+
+
+def test_what_fits_no_device_is_told_and_not_offered(nas, rates):  # noqa: F811
+    rates(memory_bytes=1e3)
+    code, out, _ = nas("analyze", "mlp", "--devices", 2, "--json", "answer.json")
+    assert code == 0
+    assert answer()["plans"]["options"] == []
+    assert {plan["reason"] for plan in answer()["plans"]["dropped"]} == {"memory"}
+    assert "too large for 1,000 B with 10% to spare" in out
+
+
+def test_work_that_changes_with_the_batch_is_priced_at_this_batch_alone(rates):
+    rates()
+    found = planned(module="own_networks:Growing")
+    assert [str(option.plan) for option in found.every] == ["data=1"]
+    assert "do not tell how the network scales" in found.limits[0]
+
+
+def test_how_rates_were_found_is_told(nas, monkeypatch):  # noqa: F811
+    def known_machine(device, say, **_):
+        say("no rates yet: measuring")
+        return replace(machine(), devices_per_node=2)
+
+    monkeypatch.setattr(present_machine, "known_machine", known_machine)
+    code, out, _ = nas("analyze", "mlp", "--batch", 2, "--devices", 3, "--json", "answer.json")
+    assert code == 0
+    assert answer()["plans"]["said"] == ["no rates yet: measuring"]
+    assert out.startswith("no rates yet: measuring")
+    assert "more than 2 devices: no link between machines is known" in out
+
+
 # What goes wrong -------------------------------------------------------------------------------------------------
 
 
@@ -174,7 +274,7 @@ def test_an_unknown_graph_is_told_and_parameters_are_counted(nas):  # noqa: F811
         (["--module", "own_networks:none"], "has no 'none'"),
         (["--module", "own_networks:number"], "a value of type int; name a torch.nn.Module"),
         (["--module", "own_networks:nothing"], "a value of type dict"),
-        (["--module", "own_networks:broken"], "own_networks.py:35 broken: RuntimeError: no weights here"),
+        (["--module", "own_networks:broken"], "own_networks.py:49 broken: RuntimeError: no weights here"),
         (["--module", "own_networks:small"], "The input was (1, 8, 8) float32: another is given by --task or --input"),
         (["own_networks:Refusing"], "the space calls it infeasible: too wide"),
         (["mlp", "--task", "digit"], "did you mean 'digits'?"),
@@ -231,3 +331,4 @@ def test_amounts_have_three_digits():
     shown = ["0", "7", "999", "1.00 k", "1.23 k", "12.3 k", "999 k", "1.00 M", "123 M", "1.50 G"]
     assert [amount(value) for value in values] == shown
     assert [memory(size) for size in (0, 1023, 1024, 3 * 2**20)] == ["0 B", "1,023 B", "1.00 KiB", "3.00 MiB"]
+    assert [time(seconds) for seconds in (2.5, 0.99999, 0.0124, 3e-6)] == ["2.50 s", "1.00 s", "12.4 ms", "3.00 µs"]

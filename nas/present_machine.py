@@ -1,0 +1,51 @@
+"""The present machine as trials would use it: which device, in which number type, with which rates."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cluster.known_machine import known_machine
+from nas.config_check import named
+from nas.errors import ConfigError
+from trainers.parallelism.rates import Machine
+
+
+def present_device(name: str = "auto") -> str:
+    """Torch's name of the device that is called "auto" (a GPU where there is one), "cpu" or "cuda".
+
+    Raises ConfigError for another name, and for a GPU that is not there.
+    """
+    if name not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f'--device {name}: it is "auto", "cpu" or "cuda"')
+    if name == "cpu":
+        return "cpu"
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda:0"
+    if name == "cuda":
+        raise ConfigError("--device cuda: torch sees no GPU here; use cpu")
+    return "cpu"
+
+
+def trial_rates(
+    settings: Mapping[str, Any],
+    devices: int | None = None,
+    folder: Path | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Machine:
+    """Rates of a device as trials with these ``settings`` of the trainer use it; see ``known_machine``."""
+    device = present_device()
+    return known_machine(device, dtype=_dtype(settings, device), devices=devices, folder=folder, say=say)
+
+
+def _dtype(settings: Mapping[str, Any], device: str) -> str | None:
+    """What forward passes compute in where the settings name it; raises ConfigError where the device cannot."""
+    precision = settings.get("precision", "auto")
+    if precision == "auto":
+        return None
+    from trainers.precision import precision_for
+
+    with named("trainer", "trainer"):
+        chosen = precision_for(precision, device).dtype
+    return "float32" if chosen is None else str(chosen).removeprefix("torch.")
