@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Phase(StrEnum):
@@ -69,8 +70,7 @@ class Operator:
     forward: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
+class Weight(NamedTuple):
     """A parameter, or all that share its memory: its elements, and the forward operators that read it.
 
     ``trained``: it gets a gradient.
@@ -81,8 +81,7 @@ class Weight:
     trained: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """What one operator left in one piece of memory, or the network was given, as forward operators read it.
 
     ``source`` is the place of that operator, None for an input. ``bytes`` are those of its parts that ``readers`` read

@@ -57,20 +57,33 @@ class Call(NamedTuple):
 
 @dataclass(slots=True)
 class ValueRead:
-    """What one call, at place ``source`` (None: the network's input), left in the memory of ``life``.
+    """What one call, at place ``source`` (None: the network's input), left in a piece of memory of ``size`` bytes.
 
-    ``parts`` are the bytes of its different views that forward calls at the places ``readers`` read.
+    ``readers`` are the places of forward calls that read it, ``parts`` the bytes of its different views that they read.
     """
 
     source: int | None
-    life: Life
+    size: int
+    whole: bool = False
     parts: dict[tuple[Any, ...], int] = field(default_factory=dict)
     readers: list[int] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
         """Of all parts, but no more than the memory holds."""
-        return min(sum(self.parts.values()), self.life.bytes)
+        return self.size if self.whole else min(sum(self.parts.values()), self.size)
+
+    def note(self, tensor: Tensor, place: int) -> None:
+        """Say that the call at ``place`` reads ``tensor``, a view of it."""
+        if not self.readers or self.readers[-1] != place:
+            self.readers.append(place)
+        if self.whole:
+            return
+        if tensor.numel() * tensor.element_size() == self.size:
+            self.whole = True
+        else:
+            part = (tensor.storage_offset(), tensor.shape, tensor.stride())
+            self.parts[part] = touched_bytes(tensor)
 
 
 @dataclass(slots=True)
@@ -191,7 +204,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         changed = habit.changed(args, kwargs) if habit.written else []
         inputs, parameters = set(), 0
-        alive, place = self.lives.alive, len(self.calls)
+        alive, place, read = self.lives.alive, len(self.calls), self.phase is Phase.FORWARD
         for tensor in tensors:
             life = alive.get(tensor.untyped_storage()._cdata)
             if life is None or (habit.overwrites and _replaced(tensor, changed)):
@@ -200,7 +213,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 inputs.add(life.writer)
             if life.role is Role.PARAMETER:
                 parameters += min(tensor.numel(), life.bytes // tensor.element_size())
-            if self.phase is Phase.FORWARD and habit.name not in SHAPED:
+            if read and habit.name not in SHAPED:
                 self._note_read(tensor, life, place)
         for tensor in (*changed, *_tensors(result)):
             self.lives.begin(tensor).writer = place
@@ -210,13 +223,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _note_read(self, tensor: Tensor, life: Life, place: int) -> None:
         if life.role is Role.PARAMETER:
-            self.weights[id(life)].readers.append(place)
+            readers = self.weights[id(life)].readers
+            if not readers or readers[-1] != place:
+                readers.append(place)
         elif life.writer is not None or life.role is Role.INPUT:
-            value = self.values.setdefault((id(life), life.writer), ValueRead(life.writer, life))
-            value.readers.append(place)
-            part = (tensor.storage_offset(), tensor.shape, tensor.stride())
-            if part not in value.parts:
-                value.parts[part] = touched_bytes(tensor)
+            key = (id(life), life.writer)
+            value = self.values.get(key)
+            if value is None:
+                value = self.values[key] = ValueRead(life.writer, life.bytes)
+            value.note(tensor, place)
 
     def _where(self) -> str:
         """Path of the module at work; in the backward pass ``_forward`` is then the call whose gradient it is."""

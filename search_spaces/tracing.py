@@ -75,14 +75,10 @@ def _traced(network: nn.Module, inputs: Signature | Sequence[Tensor], batch: int
         raise TraceError(error) from error
     parameters = sum(weight.numel() for weight in followed.weights)
     operators, storages = _operators(recorder, forward_calls), _storages(recorder, forward_calls)
-    weights = tuple(Weight(read.elements, _places(read.readers), read.trained) for read in recorder.weights.values())
-    values = tuple(Value(read.source, read.bytes, _places(read.readers)) for read in recorder.values.values())
+    weights = tuple(Weight(read.elements, tuple(read.readers), read.trained) for read in recorder.weights.values())
+    values = tuple(Value(read.source, read.bytes, tuple(read.readers)) for read in recorder.values.values())
     recorder.lives.forget()
     return OperatorGraph(operators, batch, parameters, storages, tuple(sorted(recorder.unknown)), weights, values)
-
-
-def _places(read: Iterable[int]) -> tuple[int, ...]:
-    return tuple(sorted(set(read)))
 
 
 class _OnMeta:
