@@ -1,6 +1,6 @@
 """How well the cost model prices and plans, on machines that others measured.
 
-    python -m benchmarks.planner vtrain [--json FILE] [--rows FILE] [--seeds N] [--calibrate N] [--data DIR]
+    python -m benchmarks.planner vtrain [--json FILE] [--rows FILE] [--first N] [--seeds N] [--calibrate N] [--data DIR]
     python -m benchmarks.planner pipedream [--json FILE] [--rows FILE] [--data DIR]
     python -m benchmarks.planner {memory,analyse,cpu} [--json FILE] [--rows FILE]
 
@@ -58,7 +58,7 @@ Benchmark: TypeAlias = Callable[[Path, argparse.Namespace], tuple[list[Measure],
 def _vtrain(data: Path, options: argparse.Namespace) -> tuple[list[Measure], list[Row]]:
     from benchmarks.plan_choice import measure
 
-    return measure(data / "vtrain", range(options.seeds), options.calibrate)
+    return measure(data / "vtrain", range(options.first, options.first + options.seeds), options.calibrate)
 
 
 def _pipedream(data: Path, options: argparse.Namespace) -> tuple[list[Measure], list[Row]]:
@@ -105,7 +105,8 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rows", type=Path)
     parser.add_argument("--data")
-    parser.add_argument("--seeds", type=int, default=20, help="vtrain: seeds 0 to N - 1")
+    parser.add_argument("--first", type=int, default=0, help="vtrain: the first seed")
+    parser.add_argument("--seeds", type=int, default=20, help="vtrain: number of seeds")
     parser.add_argument("--calibrate", type=int, default=30, help="vtrain: rows to calibrate with")
     options = parser.parse_args(None if arguments is None else list(arguments))
     data = Path(options.data or os.environ.get("NAS_BENCHMARK_DATA", "../shared/data"))
