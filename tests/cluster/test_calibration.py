@@ -17,8 +17,8 @@ from cluster.reference_networks import class_loss, references
 from cluster.whole_steps import beyond_operators
 from search_spaces.operator_graph import Kind
 from search_spaces.tracing import trace
+from tests.trainers.parallelism.priced_samples import price
 from trainers.parallelism.collective_costs import send
-from trainers.parallelism.cost import price
 from trainers.parallelism.plan import Plan
 from trainers.parallelism.workload import columns, torch_operator
 

@@ -6,8 +6,7 @@ import pytest
 from search_spaces import SPACES, Signature, TensorType
 from search_spaces.statics import meta_network
 from search_spaces.tracing import trace
-from tests.trainers.parallelism.priced_samples import machine, perceptron
-from trainers.parallelism.cost import price
+from tests.trainers.parallelism.priced_samples import machine, perceptron, price
 from trainers.parallelism.plan import Plan
 from trainers.parallelism.scaling import AFFINE, Scaled
 from trainers.parallelism.workload import columns, torch_operator
