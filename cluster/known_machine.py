@@ -1,11 +1,10 @@
 """Rates of the present machine for whoever needs them: as they were measured once, or by a short calibration now."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from cluster.calibration import SHORT, calibrate
 from cluster.device_memory import local_devices
-from cluster.machine_file import DamagedError, Key, cache_folder, load, save
+from cluster.machine_file import DamagedError, Key, cache_folder, load
 from trainers.parallelism.rates import Machine
 
 
@@ -25,33 +24,25 @@ def known_machine(
     threads: int | None = None,
     dtype: str | None = None,
     devices: int | None = None,
-    folder: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Machine:
-    """Rates of a device as trials use it unless told otherwise: those that ``nas calibrate`` left, those in ``folder``
-    (the study's), or else of a short calibration.
+    """Rates of a device as trials use it unless told otherwise: those that ``nas calibrate`` left, or else of a short
+    calibration, which is told through ``say``, as is a file that cannot be read.
 
-    That one is kept in ``folder`` and told through ``say``, as is a file that cannot be read. Nothing else is written:
-    the user's cache is filled by ``nas calibrate`` alone.
+    Nothing is written: the user's cache is filled by ``nas calibrate`` alone, and who needs the rates again keeps them.
     """
     usual = as_trained(device)
     threads, dtype = threads or usual[0], dtype or usual[1]
     key = Key.here(device, threads, dtype)
-    for place in (cache_folder(), *([folder] if folder else [])):
-        try:
-            found = load(key, place)
-        except DamagedError as error:
-            say(str(error))
-            continue
-        if found is not None:
-            return found
+    try:
+        found = load(key, cache_folder())
+    except DamagedError as error:
+        say(str(error))
+        found = None
+    if found is not None:
+        return found
     say(f"no rates of {key.device} with {threads} thread(s) yet: measuring for {SHORT:g} s; nas calibrate is exacter")
     measured = calibrate(device, threads, dtype, SHORT, devices)
     for failure in measured.failures:
         say(failure)
-    if folder:
-        try:
-            save(measured.machine, key, folder)
-        except OSError as error:
-            say(f"{folder}: the rates cannot be kept there ({error.strerror}); they will be measured again")
     return measured.machine

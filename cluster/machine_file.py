@@ -68,14 +68,18 @@ def save(machine: Machine, key: Key, folder: Path) -> Path:
     """Write whole or not at all; raise OSError where the folder cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / key.file
+    write_whole(path, json.dumps({"key": asdict(key), "machine": json.loads(machine.to_json())}, indent=1) + "\n")
+    return path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Put ``text`` into a file that others may read meanwhile; raise OSError, and leave the file as it was."""
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    text = json.dumps({"key": asdict(key), "machine": json.loads(machine.to_json())}, indent=1) + "\n"
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    return path
 
 
 def load(key: Key, folder: Path) -> Machine | None:
@@ -92,7 +96,7 @@ def load(key: Key, folder: Path) -> Machine | None:
         if values["key"] != asdict(key):
             raise ValueError(f"it is of {values['key']}")
         return Machine.from_json(json.dumps(values["machine"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(_damaged(path, error)) from error
 
 

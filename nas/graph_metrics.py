@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
+    from trainers.parallelism.rates import Machine
+
 
 class GraphUnknownError(Exception):
     """Metrics are asked of a graph that tracing does not give; the text says why, and the remedy."""
@@ -47,13 +49,25 @@ class StepSize:
 class _Counted:
     """A traced step, each of its numbers worked out where it is asked for."""
 
-    def __init__(self, graph: OperatorGraph, size: StepSize) -> None:
+    def __init__(self, graph: OperatorGraph, size: StepSize, machine: "Callable[[], Machine] | None") -> None:
         self.graph = graph
         self.size = size
+        self._machine = machine
 
     @cached_property
     def concurrency(self) -> Concurrency[int]:
         return work_depth(self.graph)
+
+    def seconds(self) -> float:
+        """Predicted of the step on one device."""
+        from trainers.parallelism.cost import price
+        from trainers.parallelism.plan import Plan
+        from trainers.parallelism.workload import columns, torch_operator
+
+        if self._machine is None:
+            raise ValueError(f"no rates of a machine are given; search.static_metrics names it {STEP_SECONDS!r}")
+        work = columns(self.graph, kind=torch_operator)
+        return price(work, Plan(), self._machine(), self.size.optimizer).seconds
 
     def per_sample(self, count: int) -> float:
         """A count of the whole batch for one sample, whole where it divides."""
@@ -61,6 +75,7 @@ class _Counted:
         return count / self.graph.batch if rest else whole
 
 
+STEP_SECONDS = "step_seconds"
 _METRICS: Mapping[str, Callable[[_Counted], float]] = {
     "flops": lambda step: step.per_sample(step_flops(step.graph, Phase.FORWARD)),
     "macs": lambda step: step.per_sample(step_macs(step.graph, Phase.FORWARD)),
@@ -68,6 +83,7 @@ _METRICS: Mapping[str, Callable[[_Counted], float]] = {
     "depth": lambda step: step.concurrency.depth,
     "parallelism": lambda step: step.concurrency.parallelism,
     "memory_bytes": lambda step: step_memory(step.graph, step.size.optimizer_states).peak_bytes,
+    STEP_SECONDS: _Counted.seconds,
 }
 NAMES = tuple(_METRICS)
 
@@ -76,15 +92,17 @@ NAMES = tuple(_METRICS)
 class GraphMetrics:
     """A static metric that gives ``names``; ``settings`` are the trainer's, for the size of a step.
 
-    ``loss`` makes the task's loss for tracing, None: cross-entropy.
+    ``loss`` makes the task's loss for tracing, None: cross-entropy. ``machine`` gives the rates for ``step_seconds``.
 
-    ``flops`` and ``macs`` are of the forward pass of one sample; ``work``, ``depth`` (unit operations), ``parallelism``
-    and ``memory_bytes`` (the peak, optimizer included) of a training step of the batch.
+    ``flops`` and ``macs`` are of the forward pass of one sample; ``work``, ``depth`` (unit operations),
+    ``parallelism``, ``memory_bytes`` (the peak, optimizer included) and ``step_seconds`` (predicted, on one device) of
+    a training step of the batch.
     """
 
     names: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     loss: "Callable[[], Callable[[Any], Tensor]] | None" = None
+    machine: "Callable[[], Machine] | None" = None
 
     def without(self, known: Collection[str]) -> "GraphMetrics":
         """The same for the names that are not ``known``."""
@@ -104,7 +122,7 @@ class GraphMetrics:
         except Exception as error:
             raise GraphUnknownError(self._unknown(f"the loss of the task has no targets ({error})")) from error
         try:
-            step = _Counted(trace(network, signature, size.batch, loss), size)
+            step = _Counted(trace(network, signature, size.batch, loss), size, self.machine)
         except TraceError as error:
             raise GraphUnknownError(self._unknown(str(error))) from error
         return {name: _METRICS[name](step) for name in self.names}
@@ -117,4 +135,4 @@ class GraphMetrics:
         )
 
 
-flops, macs, work, depth, parallelism, memory_bytes = (GraphMetrics((name,)) for name in NAMES)
+flops, macs, work, depth, parallelism, memory_bytes, step_seconds = (GraphMetrics((name,)) for name in NAMES)

@@ -20,7 +20,7 @@ from nas.errors import CapacityError, ConfigError
 from nas.event_log import EventLog
 from nas.fidelity import RULES
 from nas.graph_metrics import NAMES as GRAPH_NAMES
-from nas.graph_metrics import GraphMetrics
+from nas.graph_metrics import STEP_SECONDS, GraphMetrics
 from nas.keys import KeyMaker
 from nas.known import known_candidates
 from nas.plan_check import CutsInto
@@ -31,10 +31,12 @@ from nas.source import Source, recorder
 from nas.static_stage import STATIC_METRICS, StaticStage
 from nas.strategies import STRATEGIES
 from nas.study import Study
+from nas.study_rates import study_rates
 from search_spaces import CandidateSpace, Reference, Registry, SearchSpace, hyperparameter_domain
 from search_spaces.diff import space_changes
 from trainers import TRAINERS, Plan, Recipe, builds_networks
 from trainers.materials import Materials
+from trainers.parallelism.rates import Machine
 
 CLOSE_SECONDS = 3.5
 _SIMULATED_DEVICES = 8
@@ -161,19 +163,39 @@ class Parts:
     @cached_property
     def static(self) -> StaticStage:
         """The static stage."""
+        own = [one for one in self._static_code if one not in self.graph.names]
+        functions = [(Reference(one).name, _factory(STATIC_METRICS, one)) for one in own]
+        if self.plan.pipeline > 1:
+            functions.append(("trial.plan", CutsInto(self.plan.pipeline, self.graph.loss)))
+        return StaticStage(self.space, lambda: self.materials.task.signature, functions, self.config.bounds, self.graph)
+
+    @cached_property
+    def graph(self) -> GraphMetrics:
+        """Metrics of the operator graph that are asked for."""
+        loss = (lambda: self.materials.traced_loss) if self.config.search.trainer == SUPERVISED else None
+        names = tuple(one for one in self._static_code if one in GRAPH_NAMES)
+        return GraphMetrics(names, self.config.trainer, loss, lambda: self.rates)
+
+    @cached_property
+    def _static_code(self) -> list[Any]:
+        """Static metrics by name or as functions, each once: named by objectives and constraints, then the user's."""
         named = {*self.config.objectives, *self.config.constraints}
         if builds_networks(_factory(TRAINERS, self.config.search.trainer)):
             named.add("parameters")
         if reads_table(self.config):
             named -= {*GRAPH_NAMES}
         code = dict.fromkeys([name for name in STATIC_METRICS.builtin if name in named])
-        code |= dict.fromkeys(self.config.search.static_metrics or ())
-        loss = (lambda: self.materials.traced_loss) if self.config.search.trainer == SUPERVISED else None
-        graph = GraphMetrics(tuple(one for one in code if one in GRAPH_NAMES), self.config.trainer, loss)
-        functions = [(Reference(one).name, _factory(STATIC_METRICS, one)) for one in code if one not in graph.names]
-        if self.plan.pipeline > 1:
-            functions.append(("trial.plan", CutsInto(self.plan.pipeline, loss)))
-        return StaticStage(self.space, lambda: self.materials.task.signature, functions, self.config.bounds, graph)
+        return [*(code | dict.fromkeys(self.config.search.static_metrics or ()))]
+
+    @cached_property
+    def rates(self) -> Machine:
+        """Of the machine by which the study predicts seconds."""
+        return study_rates(self.folder, self.config.trainer)
+
+    def find_rates(self) -> None:
+        """Read or measure the rates where a metric needs them; raises what ``study_rates`` does."""
+        if STEP_SECONDS in self.graph.names:
+            _ = self.rates
 
     def executor(self, origin: float, interrupted: Callable[[], int]) -> Executor:
         """Start the executor; the static stage gets ready meanwhile, as starting Ray is mostly waiting."""

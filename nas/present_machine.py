@@ -1,13 +1,14 @@
 """The present machine as trials would use it: which device, in which number type, with which rates."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from cluster.known_machine import known_machine
 from nas.config_check import named
 from nas.errors import ConfigError
 from trainers.parallelism.rates import Machine
+
+_PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 def present_device(name: str = "auto") -> str:
@@ -31,18 +32,17 @@ def present_device(name: str = "auto") -> str:
 def trial_rates(
     settings: Mapping[str, Any],
     devices: int | None = None,
-    folder: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Machine:
     """Rates of a device as trials with these ``settings`` of the trainer use it; see ``known_machine``."""
     device = present_device()
-    return known_machine(device, dtype=_dtype(settings, device), devices=devices, folder=folder, say=say)
+    return known_machine(device, dtype=_dtype(settings, device), devices=devices, say=say)
 
 
 def _dtype(settings: Mapping[str, Any], device: str) -> str | None:
     """What forward passes compute in where the settings name it; raises ConfigError where the device cannot."""
-    precision = settings.get("precision", "auto")
-    if precision == "auto":
+    precision = settings.get("precision")
+    if precision not in _PRECISIONS:  # "auto", or a word of the user's own trainer
         return None
     from trainers.precision import precision_for
 

@@ -94,6 +94,7 @@ def _session(parts: Parts, state: SearchState, watch: Watch, opening: Sequence[R
         executor: Executor | None = None
         try:
             _begin(parts, state, log, opening, anew)
+            parts.find_rates()
             try:
                 with interrupts.at_once(lambda number: _close_early(state, log, number)):
                     executor = parts.executor(state.study.seconds, interrupts)

@@ -88,35 +88,24 @@ class TestKnownMachine:
 
     def test_without_rates_a_short_calibration_runs_and_says_so(self, tmp_path):
         said = []
-        found = known.known_machine(folder=tmp_path / "study", say=said.append)
+        found = known.known_machine(say=said.append)
         assert found == machine(flops_per_second=7.0)
         assert self.calls == [known.SHORT]
         assert known.SHORT <= 5
         assert "nas calibrate" in said[0]
         assert said[1:] == ["no link"]
-        assert load(Key.here(), tmp_path / "study") == found
         assert not (tmp_path / "cache").exists()
-        assert known.known_machine(folder=tmp_path / "study", say=said.append) == found
-        assert len(self.calls) == 1
 
-    def test_the_users_cache_comes_first(self, tmp_path):
+    def test_what_the_users_cache_holds_is_not_measured(self, tmp_path):
         save(machine(flops_per_second=3.0), Key.here(), tmp_path / "cache")
-        save(machine(flops_per_second=5.0), Key.here(), tmp_path / "study")
-        assert known.known_machine(folder=tmp_path / "study") == machine(flops_per_second=3.0)
+        assert known.known_machine() == machine(flops_per_second=3.0)
         assert not self.calls
 
     def test_a_damaged_file_is_told_and_measured_anew(self, tmp_path):
-        save(machine(), Key.here(), tmp_path / "study").write_text("{")
+        save(machine(), Key.here(), tmp_path / "cache").write_text("{")
         said = []
-        assert known.known_machine(folder=tmp_path / "study", say=said.append) == machine(flops_per_second=7.0)
+        assert known.known_machine(say=said.append) == machine(flops_per_second=7.0)
         assert "holds no rates" in said[0]
-        assert load(Key.here(), tmp_path / "study") == machine(flops_per_second=7.0)
-
-    def test_a_folder_that_cannot_be_written_is_told(self, tmp_path):
-        (tmp_path / "file").write_text("")
-        said = []
-        assert known.known_machine(folder=tmp_path / "file", say=said.append) == machine(flops_per_second=7.0)
-        assert "they will be measured again" in said[-1]
 
     def test_a_core_trains_with_one_thread_in_float32(self):
         assert known.as_trained("cpu") == (1, "float32")

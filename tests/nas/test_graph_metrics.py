@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import nas
-from nas import graph_metrics
+from nas import graph_metrics, present_machine
 from nas.errors import AllFailedError
 from nas.graph_metrics import NAMES, GraphMetrics, StepSize
 from nas.static_stage import StaticStage
 from search_spaces import Bound, Candidate, Choice, SearchSpace, Signature, TensorType, tracing, values
 from search_spaces.memory import step_memory
 from search_spaces.work_depth import work_depth
+from tests.trainers.parallelism.priced_samples import machine
 
 SIGNATURE = Signature(TensorType((1, 8, 8)), TensorType((10,)))
 
@@ -90,7 +91,8 @@ def search(folder, space=Linear, trials=4, **tables):
     )
 
 
-def test_one_trace_serves_all_metrics_that_a_search_asks_for(tmp_path, traced):
+def test_one_trace_serves_all_metrics_that_a_search_asks_for(tmp_path, traced, monkeypatch):
+    monkeypatch.setattr(present_machine, "known_machine", lambda device, **_: machine())
     objectives = {"val_accuracy": "maximize", **dict.fromkeys(NAMES, "minimize")}
     study = search(tmp_path / "s", objectives=objectives)
     assert traced == [64] * (study.launched + study.rejected) == [64] * 4

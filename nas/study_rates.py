@@ -1,0 +1,38 @@
+"""Rates of the machine by which a study predicts seconds: found once, kept in its folder, the same on every resume."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cluster.machine_file import write_whole
+from nas.errors import StorageError, StudyError
+from nas.present_machine import trial_rates
+from trainers.parallelism.rates import Machine
+
+FILE = "rates.json"
+
+_logger = logging.getLogger(__name__)
+
+
+def study_rates(folder: Path, settings: Mapping[str, Any]) -> Machine:
+    """Rates of the study in ``folder``, else those of one present device for trials with ``settings`` of the trainer.
+
+    These are then kept there. Raises StudyError where the file is damaged, StorageError where it cannot be written.
+    """
+    path = folder / FILE
+    try:
+        return Machine.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, AttributeError) as error:
+        raise StudyError(
+            f"{path}: the rates by which this study predicts seconds cannot be read ({error}); put the file back, or "
+            "delete it: what comes is then predicted by the present machine's, and no longer comparable with what was"
+        ) from error
+    machine = trial_rates(settings, devices=1, say=_logger.warning)
+    try:
+        write_whole(path, machine.to_json() + "\n")
+    except OSError as error:
+        raise StorageError(f"{path}: the rates of this machine cannot be kept there ({error.strerror})") from error
+    return machine
