@@ -7,7 +7,7 @@ from nas.errors import StudyError
 from nas.recorded import table_of
 from nas.study import Study
 from search_spaces import UnknownPluginError
-from trainers import TRAINERS, builds_networks
+from trainers import TRAINERS, trains
 
 _SUPERVISED = "supervised"
 
@@ -21,23 +21,22 @@ def check_trained(study: Study) -> None:
     how = (
         f'read recorded results (search.task = "table:{table}")'
         if table
-        else f"measured by search.trainer = {config['search']['trainer']!r}, which builds no network,"
+        else f"measured by search.trainer = {config['search']['trainer']!r}, which trains nothing"
     )
     raise StudyError(
-        f"{study.folder}: this search {how} and trained nothing, so there is nothing to retrain or to export. See its "
-        f"best candidate by: nas best {study.folder}; to train, search with a task that has data and a trainer that "
-        "builds networks"
+        f"{study.folder}: this search {how}, so there is nothing to retrain or to export. See its best candidate by: "
+        f"nas best {study.folder}; to train, search with a task that has data and a trainer that trains"
     )
 
 
 def trained(study: Study) -> bool:
-    """Whether ``study`` had data, and a trainer that builds networks; one that cannot be loaded is taken to."""
+    """Whether ``study`` had data, and a trainer that trains; one that cannot be loaded is taken to."""
     config = _config(study)
     trainer = config["search"]["trainer"]
     if table_of(config):
         return False
     try:
-        return trainer == _SUPERVISED or builds_networks(TRAINERS.load(trainer))  # the first loads torch
+        return trainer == _SUPERVISED or trains(TRAINERS.load(trainer))  # the first loads torch
     except UnknownPluginError:
         return True
 

@@ -1,7 +1,7 @@
 """Train and measure candidates: tasks, trainers, checkpoints, plans. Importing this loads no torch."""
 
 from trainers.checkpoint import Checkpoint, CheckpointFolder, StateError, StorageError
-from trainers.context import Context, Halted, Recipe, Trainer, applied_axes, builds_networks
+from trainers.context import Context, Halted, Recipe, Trainer, applied_axes, builds_networks, trains
 from trainers.failure import Diverged, Failure, FailureKind
 from trainers.measurement import Fidelity, Measurement, numbers_from_json, numbers_to_json
 from trainers.parallelism.plan import Plan
@@ -34,4 +34,5 @@ __all__ = [
     "builds_networks",
     "numbers_from_json",
     "numbers_to_json",
+    "trains",
 ]

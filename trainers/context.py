@@ -57,6 +57,11 @@ def builds_networks(trainer: Any) -> bool:
     return bool(getattr(trainer, "builds", True))
 
 
+def trains(trainer: Any) -> bool:
+    """Whether a trainer trains what can be trained anew, as all do but those with an attribute ``trains = False``."""
+    return bool(getattr(trainer, "trains", True))
+
+
 def applied_axes(trainer: Any) -> tuple[str, ...]:
     """Axes of a plan that a trainer applies, from its attribute ``axes``; the data axis alone where it has none."""
     return tuple(getattr(trainer, "axes", ("data",)))

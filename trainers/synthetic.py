@@ -24,6 +24,7 @@ class Synthetic:
     """
 
     builds = False
+    trains = False
 
     def __call__(self, candidate: Candidate, context: Context) -> None:
         """Report; spends no time and draws nothing."""

@@ -9,6 +9,7 @@ class Tabular:
     """Reports what the task's table holds for a candidate at the leg's end."""
 
     builds = False
+    trains = False
 
     def __call__(self, candidate: Candidate, context: Context) -> None:
         """Report once; raises Infeasible for a candidate without a row, ValueError where the task is no table."""

@@ -19,7 +19,7 @@ def study(folder, trainer):
 
 @pytest.fixture
 def own(monkeypatch):
-    """A module of the user with two trainers, one of which builds networks."""
+    """A module of the user with two trainers, one of which trains, what is no network."""
     module = ModuleType("my_trainers")
 
     def reads(candidate, context):
@@ -28,16 +28,17 @@ def own(monkeypatch):
     def trains(candidate, context):
         context.report(context.until, {"val_accuracy": 0.5})
 
-    reads.builds = False
+    reads.trains = False
+    trains.builds = False
     module.reads, module.trains = reads, trains
     monkeypatch.setitem(sys.modules, "my_trainers", module)
 
 
 @pytest.mark.parametrize("trainer", ["synthetic", "trainers.synthetic:Synthetic", "my_trainers:reads"])
-def test_a_trainer_that_builds_nothing_trains_nothing(tmp_path, own, trainer):
+def test_a_trainer_says_that_it_trains_nothing(tmp_path, own, trainer):
     found = study(tmp_path, trainer)
     assert not trained(found)
-    with pytest.raises(StudyError, match=f"search.trainer = '{trainer}', which builds no network"):
+    with pytest.raises(StudyError, match=f"search.trainer = '{trainer}', which trains nothing"):
         check_trained(found)
 
 
