@@ -33,8 +33,9 @@ def partition(
 ) -> tuple[fx.GraphModule, ...]:
     """Cut ``network`` so that for a micro-batch of ``samples`` the largest of ``stages`` is as small as can be.
 
-    ``loss`` is a part of the last stage. The stages share parameters and buffers with the network, and are the same on
-    every rank. Where the network is not on the meta device, two samples are sent through both. Raises CutError.
+    ``loss`` is a part of the last stage; one that cannot be traced counts as cross-entropy. The stages share parameters
+    and buffers with the network, and are the same on every rank. Where the network is not on the meta device, two
+    samples are sent through both. Raises CutError.
     """
     try:
         chain = _Chain(network, forward_graph(network))
@@ -169,7 +170,12 @@ def _state(network: nn.Module, node: fx.Node) -> tuple[bool, list[Tensor]]:
 
 def _measured(chain: _Chain, signature: Signature, samples: int, loss: Loss) -> tuple[FloatArray, FloatArray]:
     """[units] operations of each unit, bytes that it moves priced too, and what passes the border before it."""
-    graph = trace(chain, signature, max(2, samples), loss)
+    try:
+        graph = trace(chain, signature, max(2, samples), loss)
+    except TraceError:
+        if loss is class_loss:
+            raise
+        graph = trace(chain, signature, max(2, samples))
     costs = np.zeros(len(chain.units))
     for operator in graph.operators:
         first, _, rest = operator.name.partition(".")

@@ -54,6 +54,16 @@ def test_equal_layers_are_cut_evenly():
     assert sizes(partition(network, VECTORS, 4, 4)) == [2 * 72] * 4
 
 
+def test_a_loss_that_fails_does_not_hinder_the_cut():
+    """It fails in the trial, where its error is told."""
+
+    def loss(outputs):
+        raise ZeroDivisionError("this loss is broken")
+
+    network = nn.Sequential(*(nn.Linear(8, 8) for _ in range(8)))
+    assert sizes(partition(network, VECTORS, 4, 4, loss)) == [2 * 72] * 4
+
+
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()
