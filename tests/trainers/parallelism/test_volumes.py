@@ -2,7 +2,7 @@
 
 import pytest
 from torch import nn
-from torch.nn.functional import scaled_dot_product_attention, silu
+from torch.nn.functional import dropout, gelu, scaled_dot_product_attention, silu
 
 from search_spaces import Signature, TensorType
 from search_spaces.operator_graph import OperatorGraph
@@ -51,6 +51,21 @@ def test_a_pair_is_reduced_once_a_pass(ranks):
     assert sent(graph, ranks)["tensor"] == pytest.approx(share * BATCH * (16 + 2 * 3 + 2 * 16))
 
 
+class Turned(nn.Module):
+    """What it computes of its input learns nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 6)
+
+    def forward(self, x):
+        return self.layer(x.transpose(1, 2) * 2.0)
+
+
+def test_the_gradient_of_an_input_that_learns_nothing_is_not_sent():
+    assert sent(traced(Turned(), 8, 5), 2)["tensor"] == 0.5 * BATCH * 5 * 6
+
+
 class Attention(nn.Module):
     def __init__(self, tapped=False):
         super().__init__()
@@ -82,6 +97,79 @@ def test_heads_and_gates_stay_on_their_process():
     assert pairs(attention) == [(["query", "key", "value"], "output")]
     assert sent(attention, 2)["tensor"] == 0.5 * BATCH * 10 * (2 * 8 + 2 * 8)  # one input, one sum of its gradients
     assert pairs(traced(Gated(), 8)) == [(["inputs"], "output")]
+
+
+class WrittenOut(Attention):
+    """Scores that drop out: no kernel of a CPU fuses them."""
+
+    def forward(self, x):
+        y = self.norm(x)
+        query, key, value = (
+            layer(y).unflatten(-1, (2, 4)).transpose(1, 2) for layer in (self.query, self.key, self.value)
+        )
+        scores = dropout((query @ key.transpose(2, 3) / 2.0).softmax(-1), 0.1)
+        return self.output((scores @ value).transpose(1, 2).flatten(2))
+
+
+def test_attention_that_is_not_fused_stays_on_its_process_too():
+    written_out = traced(WrittenOut(), 10, 8)
+    assert pairs(written_out) == [(["query", "key", "value"], "output")]
+    assert sent(written_out, 2)["tensor"] == sent(traced(Attention(), 10, 8), 2)["tensor"]
+    encoder = traced(nn.TransformerEncoderLayer(8, 2, 16, 0.1, batch_first=True), 10, 8)
+    assert pairs(encoder) == [(["self_attn"], "self_attn"), (["linear1"], "linear2")]
+
+
+def test_a_softmax_over_columns_needs_them_all():
+    graph = traced(nn.Sequential(nn.Linear(8, 8), nn.Softmax(-1), nn.Linear(8, 8)), 8)
+    assert pairs(graph) == [(["0"], None), (["2"], None)]
+
+
+class Gram(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(10, 8)
+
+    def forward(self, x):
+        y = self.first(x)
+        return self.second(y @ y.transpose(1, 2))
+
+
+class Crossed(nn.Module):
+    """A layer over channels, then one over tokens: columns of the first are rows of the second."""
+
+    def __init__(self, tokens, copies=False):
+        super().__init__()
+        self.channels, self.tokens, self.copies = nn.Linear(8, 8), nn.Linear(tokens, 6), copies
+
+    def forward(self, x):
+        y = gelu(self.channels(x)).transpose(1, 2)
+        return self.tokens(y.contiguous() if self.copies else y)
+
+
+@pytest.mark.parametrize("network", [Gram(), Crossed(10), Crossed(10, copies=True)])
+def test_what_sums_over_columns_is_no_pair(network):
+    graph = traced(network, 10, 8)
+    assert all(by_rows is None for _, by_rows in pairs(graph))
+
+
+def test_as_many_tokens_as_channels_make_no_pair():
+    assert pairs(traced(Crossed(8), 8, 8)) == [(["channels"], None), (["tokens"], None)]
+
+
+class Mixer(nn.Module):
+    """Over tokens, then over channels (Tolstikhin et al. 2021, section 2)."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Sequential(nn.Linear(10, 16), nn.GELU(), nn.Linear(16, 10))
+        self.channels = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
+
+    def forward(self, x):
+        return self.channels(self.tokens(x.transpose(1, 2)).transpose(1, 2))
+
+
+def test_a_mixer_has_a_pair_over_tokens_and_one_over_channels():
+    assert pairs(traced(Mixer(), 10, 8)) == [(["tokens.0"], "tokens.2"), (["channels.0"], "channels.2")]
 
 
 def test_what_something_else_reads_is_no_pair():
