@@ -6,8 +6,9 @@ candidates, mutants of them and strangers, and climbs on from the best of these;
 is that of White et al. 2021 ("BANANAS").
 
 Results are learnt as normal scores of their ranks, so that no scale, outlier or infeasible candidate distorts the
-model. In a continuum ranks tear apart what hardly differs near an optimum: there the better half keeps its values where
-these can be compared ("half-rank warping" of Song et al. 2024, "The Vizier Gaussian process bandit algorithm").
+model; rungs of fidelity are joined in one order (`nas.strategies.across_rungs`). In a continuum ranks tear apart what
+hardly differs near an optimum: there, with one fidelity, the better half keeps its values ("half-rank warping" of Song
+et al. 2024, "The Vizier Gaussian process bandit algorithm").
 
 Several objectives are joined anew for each proposal by the augmented Chebyshev norm with random weights (Knowles 2006,
 "ParEGO", eq. 2), here of their ranks.
@@ -24,6 +25,7 @@ from threadpoolctl import ThreadpoolController
 
 from nas.objective import Objectives
 from nas.proposal import EXHAUSTED, NoProposal, Proposal
+from nas.strategies.across_rungs import across_rungs
 from nas.strategies.neighbourhood import Neighbourhood, Pool
 from nas.strategies.told import Told
 from nas.surrogate import Array, Surrogate
@@ -40,17 +42,16 @@ _STRANGERS = 120
 _CLIMBS = 8
 _AUGMENTATION = 0.05
 _FEWEST_VALUES = 4
-_FAILED = (inf, 0.0)
 
 
 class Predictor:
     """Proposes ``initial`` random candidates first.
 
-    Who keeps all constraints ranks before who does not, of whom those are better that violate less; then higher rungs
-    rank before lower ones. Trials under way count as measured at what is predicted. The process knows at most 500
-    trials, the better half of them the best of all; its hyperparameters are fitted to 250, each time the results have
-    grown by a thirtieth. ``fitted_on`` is the last trial known at that fit; ``notes`` say how many of how many results
-    the process knows, where it leaves some out.
+    Who keeps all constraints ranks before who does not, of whom those are better that violate less. Trials under way
+    count as measured at what is predicted. The process knows at most 500 trials, the better half of them the best of
+    all; its hyperparameters are fitted to 250, each time the results have grown by a thirtieth. ``fitted_on`` is the
+    last trial known at that fit; ``notes`` say how many of how many results the process knows, where it leaves some
+    out.
     """
 
     def __init__(self, space: CandidateSpace, objectives: Objectives, initial: int = 10) -> None:
@@ -77,16 +78,15 @@ class Predictor:
             if trial.number >= 0:  # what an older study has tried may be tried again
                 self._seen[row.tobytes()] = None
         if ended is not None and (ended.failed or ended.infeasible):
-            violation = self._objectives.violation(trial.static)
-            self._told.put(trial, (violation, 0.0) if violation > 0 else _FAILED, inf)
+            self._told.judge(trial, self._objectives.violation(trial.static) or inf)
         elif measurement is not None and not self._objectives.missing(measurement.metrics):
             costs = self._objectives.costs(measurement.metrics)
-            violation = self._objectives.violation(measurement.metrics)
-            self._told.put(trial, _FAILED if inf in costs else (violation, -measurement.fidelity), costs)
+            self._told.judge(trial, inf if inf in costs else self._objectives.violation(measurement.metrics))
+            self._told.measure(trial, measurement.fidelity, costs)
             self._measured.add(trial.number)
         if len(self._told) >= self._next_fit:
             self._next_fit = len(self._told) + max(1, len(self._told) // _REFIT_SHARE)
-            known = self._known(self._joined(None), _MOST_FITTED)
+            known = self._known(None, _MOST_FITTED)
             self._to_fit = (trial.number, known.rows, known.scores)
 
     def ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal | NoProposal:
@@ -103,7 +103,7 @@ class Predictor:
             return Proposal(self._near.stranger(taken, rng))
         self._fit()
         count = len(self._objectives.objectives)
-        known = self._known(self._joined(rng.dirichlet(np.ones(count)) if count > 1 else None), _MOST_KNOWN)
+        known = self._known(rng.dirichlet(np.ones(count)) if count > 1 else None, _MOST_KNOWN)
         self._surrogate.condition(known.rows, known.scores)
         if waiting:
             self._surrogate.believe(np.array(waiting[-_MOST_KNOWN:]))
@@ -121,21 +121,12 @@ class Predictor:
 
     # What is known --------------------------------------------------------------------------------------------------
 
-    def _joined(self, weights: Array | None) -> Array:
-        """One cost for each trial, [told], infinite for those without; equal weights where none are given."""
-        costs = self._told.costs
-        if costs.shape[1] == 1:
-            return costs[:, 0]
-        known = np.isfinite(costs).all(1)
-        ranks = [np.searchsorted(np.sort(column[known]), column) for column in costs.T]
-        weights = np.full(costs.shape[1], 1 / costs.shape[1]) if weights is None else weights
-        weighted = np.stack(ranks, axis=1) / max(1, known.sum()) * weights
-        return np.where(known, weighted.max(1) + _AUGMENTATION * weighted.sum(1), inf)
-
-    def _known(self, costs: Array, most: int) -> "_Known":
-        """The trials that the process shall know, best first."""
-        told, standing = self._told, self._told.standings
-        keys = np.column_stack([standing, np.where(standing[:, 0] == inf, 0.0, costs)])
+    def _known(self, weights: Array | None, most: int) -> "_Known":
+        """The trials that the process shall know, best first; ``weights`` of several objectives, None: equal ones."""
+        told, violations = self._told, self._told.violations
+        rungs = [_joined(costs, weights) for costs in told.rungs]
+        costs = rungs[0] if len(rungs) == 1 else across_rungs(rungs)
+        keys = np.column_stack([violations, np.where(violations == inf, 0.0, costs)])
         order = np.lexsort(keys.T[::-1])
         cut = len(order) > most
         if cut:
@@ -143,8 +134,8 @@ class Predictor:
             order = np.concatenate([order[:half], order[np.linspace(half, len(order) - 1, most - half).astype(int)]])
         return _Known(
             rows=told.rows[order],
-            scores=(_half_ranks if self._near.continuous else _normal_scores)(keys[order]),
-            leaders=[told.trials[at] for at in order[: _LEADERS // 2 if cut else _LEADERS] if standing[at, 0] < inf],
+            scores=(_half_ranks if self._near.continuous and len(rungs) == 1 else _normal_scores)(keys[order]),
+            leaders=[told.trials[at] for at in order[: _LEADERS // 2 if cut else _LEADERS] if violations[at] < inf],
             cut=cut,
         )
 
@@ -193,6 +184,17 @@ class _Known:
     scores: Array
     leaders: list[Trial]
     cut: bool
+
+
+def _joined(costs: Array, weights: Array | None) -> Array:
+    """One cost for each row of [n, objectives], infinite for those without; equal weights where none are given."""
+    if costs.shape[1] == 1:
+        return costs[:, 0]
+    known = np.isfinite(costs).all(1)
+    ranks = [np.searchsorted(np.sort(column[known]), column) for column in costs.T]
+    weights = np.full(costs.shape[1], 1 / costs.shape[1]) if weights is None else weights
+    weighted = np.stack(ranks, axis=1) / max(1, known.sum()) * weights
+    return np.where(known, weighted.max(1) + _AUGMENTATION * weighted.sum(1), inf)
 
 
 def log_expected_improvement(mean: Array, deviation: Array, best: float) -> Array:

@@ -6,22 +6,24 @@ import numpy as np
 
 from nas.surrogate import Array
 from nas.trial import Trial
+from trainers import Fidelity
 
 _FIRST = 64
 
 
 class Told:
-    """Trials with their rows [n, columns], costs [n, objectives], and standings [n, 2], which compare before costs.
+    """Trials with their rows [n, columns], violations of the constraints [n], infinite where a trial failed, and costs.
 
-    A standing is the violation of the constraints, infinite where a trial failed, and minus the fidelity.
+    ``rungs`` are the costs [n, objectives] at each fidelity, the lowest first, infinite where not measured.
     """
 
     def __init__(self, columns: int, objectives: int) -> None:
         self.trials: list[Trial] = []
         self._places: dict[int, int] = {}
         self._rows = np.empty((_FIRST, columns))
-        self._standings = np.empty((_FIRST, 2))
-        self._costs = np.empty((_FIRST, objectives))
+        self._violations = np.empty(_FIRST)
+        self._nothing = np.full((_FIRST, objectives), inf)
+        self._costs: dict[Fidelity, Array] = {}
 
     def __len__(self) -> int:
         return len(self.trials)
@@ -31,33 +33,42 @@ class Told:
 
     @property
     def rows(self) -> Array:
-        """A view, as the other two."""
+        """A view, as all others."""
         return self._rows[: len(self)]
 
     @property
-    def standings(self) -> Array:
-        """Violation and minus the fidelity."""
-        return self._standings[: len(self)]
+    def violations(self) -> Array:
+        """Of all constraints together."""
+        return self._violations[: len(self)]
 
     @property
-    def costs(self) -> Array:
-        """To be minimised."""
-        return self._costs[: len(self)]
+    def rungs(self) -> list[Array]:
+        """Costs to be minimised; one rung of nothing before the first measurement."""
+        rungs = [self._costs[fidelity] for fidelity in sorted(self._costs)] or [self._nothing]
+        return [costs[: len(self)] for costs in rungs]
 
     def add(self, trial: Trial, row: Array) -> None:
         """A trial of which nothing is known yet counts as failed."""
         at = len(self.trials)
         if at == len(self._rows):
-            self._rows, self._standings, self._costs = map(_doubled, (self._rows, self._standings, self._costs))
+            self._rows, self._violations = _longer(self._rows), _longer(self._violations)
+            self._nothing = _longer(self._nothing)
+            self._costs = {fidelity: _longer(costs) for fidelity, costs in self._costs.items()}
         self.trials.append(trial)
         self._places[trial.number] = at
-        self._rows[at], self._standings[at], self._costs[at] = row, (inf, 0.0), inf
+        self._rows[at], self._violations[at] = row, inf
 
-    def put(self, trial: Trial, standing: tuple[float, float], costs: tuple[float, ...] | float) -> None:
-        """Take the place of what was known of ``trial``."""
-        at = self._places[trial.number]
-        self._standings[at], self._costs[at] = standing, costs
+    def judge(self, trial: Trial, violation: float) -> None:
+        """Say how far ``trial`` violates the constraints."""
+        self._violations[self._places[trial.number]] = violation
+
+    def measure(self, trial: Trial, fidelity: Fidelity, costs: tuple[float, ...]) -> None:
+        """Enter what ``trial`` costs at ``fidelity``."""
+        if fidelity not in self._costs:
+            self._costs[fidelity] = self._nothing.copy()
+        self._costs[fidelity][self._places[trial.number]] = costs
 
 
-def _doubled(array: Array) -> Array:
-    return np.concatenate([array, np.empty_like(array)])
+def _longer(array: Array) -> Array:
+    """Twice as long, infinite there."""
+    return np.concatenate([array, np.full_like(array, inf)])

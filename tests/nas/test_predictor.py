@@ -87,7 +87,7 @@ def test_failures_do_not_move_the_weights_of_objectives():
             search.fail(search.start(), FailureKind.ERROR)
         strategy = search.state.strategy
         weights = [np.array([share, 1 - share]) for share in np.linspace(0.02, 0.98, 25)]
-        return [strategy._known(strategy._joined(weight), 500).leaders[0].number for weight in weights]
+        return [strategy._known(weight, 500).leaders[0].number for weight in weights]
 
     assert leaders(0) == leaders(40)
 
