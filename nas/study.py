@@ -5,6 +5,7 @@ of the study, so that reports work long after the run.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from nas.trial import Outcome, State, Trial
 from search_spaces import Architecture, Bound, Candidate, Values
 from search_spaces.values import from_json
 from trainers import Failure, FailureKind, Fidelity, Measurement, numbers_from_json
+from trainers.parallelism.option import Option
 
 SCHEMA = 1
 _FIRST_ERRORS = 3
@@ -283,13 +285,15 @@ class Study:
         trial.state, trial.broken_off = State.RUNNING, False
         trial.launched_at = record["at"]
         trial.plan = record["plan"]
+        trial.options = tuple(map(Option.from_json, record.get("options", ())))
         trial.on = tuple((node, count) for node, count in record["on"])
         trial.devices = sum(count for _, count in trial.on)
 
     def _on_reported(self, record: Record) -> None:
         trial = self._trials[record["trial"]]
-        metrics = {**trial.static, **numbers_from_json(record["metrics"])}
-        trial.rungs[record["fidelity"]] = Measurement(record["fidelity"], metrics, record["seconds"])
+        measurement = Measurement.from_json(record)
+        metrics = {**trial.static, **measurement.metrics}
+        trial.rungs[record["fidelity"]] = replace(measurement, metrics=metrics)
         if not self.objectives.missing(metrics):
             self._count_measured(record["fidelity"], metrics)
         self._answer(trial, Outcome.STOPPED, record["fidelity"])

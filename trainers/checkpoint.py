@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import orjson
 
-from trainers.measurement import Fidelity, Measurement, numbers_from_json, numbers_to_json
+from trainers.measurement import Fidelity, Measurement
 
 _MAGIC = b"ray-nas checkpoint 1 "
 _SUFFIX = ".ckpt"
@@ -145,9 +145,7 @@ def _encode(measurement: Measurement, state: Mapping[str, Any]) -> bytes:
 
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     header = {
-        "fidelity": measurement.fidelity,
-        "metrics": numbers_to_json(measurement.metrics),
-        "seconds": measurement.seconds,
+        **measurement.to_json(),
         "threads": torch.get_num_threads(),
         "world_size": torch.distributed.get_world_size() if distributed else 1,
     }
@@ -209,7 +207,7 @@ def _read(path: Path) -> Checkpoint:
         raise _DamagedError("its checksum differs")
     plain = orjson.loads(header)
     return Checkpoint(
-        measurement=Measurement(plain["fidelity"], numbers_from_json(plain["metrics"]), plain["seconds"]),
+        measurement=Measurement.from_json(plain),
         path=path,
         threads=plain["threads"],
         world_size=plain["world_size"],

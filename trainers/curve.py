@@ -8,20 +8,15 @@ from pathlib import Path
 
 import orjson
 
-from trainers.measurement import Measurement, numbers_from_json, numbers_to_json
+from trainers.measurement import Measurement
 
 FILE = "curve.jsonl"
 
 
 def append(folder: Path, measurement: Measurement) -> None:
     """Add a report; OSError where it cannot be written."""
-    line = {
-        "fidelity": measurement.fidelity,
-        "metrics": numbers_to_json(measurement.metrics),
-        "seconds": measurement.seconds,
-    }
     with open(folder / FILE, "ab") as file:
-        file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        file.write(orjson.dumps(measurement.to_json(), option=orjson.OPT_APPEND_NEWLINE))
 
 
 def read(folder: Path) -> list[Measurement]:
@@ -36,5 +31,4 @@ def _points(path: Path) -> Iterator[Measurement]:
         return
     for line in path.read_bytes().splitlines(keepends=True):
         if line.endswith(b"\n"):
-            plain = orjson.loads(line)
-            yield Measurement(plain["fidelity"], numbers_from_json(plain["metrics"]), plain["seconds"])
+            yield Measurement.from_json(orjson.loads(line))

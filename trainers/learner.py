@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -25,7 +26,10 @@ _STEPS_BETWEEN_CHECKS = 64
 
 @dataclass
 class Learner:
-    """One rank's part. ``epochs`` is the length of the schedule; ``network`` is on ``device`` already."""
+    """One rank's part. ``epochs`` is the length of the schedule; ``network`` is on ``device`` already.
+
+    ``step_seconds`` is the mean of the last epoch's steps but the first; None before, and where there is one alone.
+    """
 
     network: nn.Module
     settings: Settings
@@ -40,6 +44,7 @@ class Learner:
     def __post_init__(self) -> None:
         self.optimizer = make_optimizer(self.network, self.settings)
         self.precision = precision_for(self.settings.precision, self.device)
+        self.step_seconds: float | None = None
         self._forward: nn.Module = self.network
         self._weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
 
@@ -90,15 +95,20 @@ class Learner:
         steps, first, total = batch_count(len(data), self.settings.batch_size), 0, 0.0
         sums: list[torch.Tensor] = []
         norms: list[torch.Tensor] = []
+        steady = 0.0
         for number, batch in enumerate(self._batches(data, task, epoch)):
             self._set_rate(epoch * steps + number, steps)
             loss, norm = self._step(batch, task)
             sums.append(loss)
             norms.append(norm)
+            if number == 0:  # it readies what the others find ready
+                steady = self._now()
             if len(sums) == _STEPS_BETWEEN_CHECKS or number == steps - 1:
                 total += self._checked(sums, norms, epoch * steps + first)
                 first = number + 1
                 sums, norms = [], []
+        if steps > 1:
+            self.step_seconds = (self._now() - steady) / (steps - 1)
         self._end_epoch()
         return total / len(data)
 
@@ -131,6 +141,12 @@ class Learner:
             rank=self.replica,
             ranks=self.replicas,
         )
+
+    def _now(self) -> float:
+        """Seconds, when the device has done all that it was asked for."""
+        if self.device != "cpu":
+            torch.cuda.synchronize(self.device)
+        return perf_counter()
 
     def _end_epoch(self) -> None:
         if self.ranks > 1:
