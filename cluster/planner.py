@@ -17,6 +17,7 @@ from trainers.parallelism.collective_costs import all_reduce
 from trainers.parallelism.correction import NOISE, SPREAD
 from trainers.parallelism.cost import divide, stage_seconds
 from trainers.parallelism.memory import fits
+from trainers.parallelism.option import Option
 from trainers.parallelism.plan import AXES, INSTALLED_AXES, Plan
 from trainers.parallelism.rates import Machine
 from trainers.parallelism.workload import Workload
@@ -32,28 +33,6 @@ Workloads = Callable[[int], Workload]
 CutsByStages = Mapping[int, tuple[int, ...] | None]
 """Numbers of stages that a network can be cut into, with the units before which they start, None where the model cuts
 (`trainers.parallelism.applied_cuts`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A plan, with the seconds of a step and the memory of the fullest device that are expected of it."""
-
-    plan: Plan
-    seconds: float
-    memory_bytes: float
-    log_error: float
-    """Standard deviation of log(measured / predicted seconds)."""
-
-    @property
-    def devices(self) -> int:
-        """Devices that the plan takes."""
-        return self.plan.width
-
-    def trial_seconds(
-        self, steps: int, evaluation_seconds: float = 0.0, start_seconds: float = 0.0, checkpoint_seconds: float = 0.0
-    ) -> float:
-        """Of ``steps`` and all that stands between them: evaluations, the start of the gang, checkpoints."""
-        return steps * self.seconds + evaluation_seconds + start_seconds + checkpoint_seconds
 
 
 def model_of(machine: Machine, optimizer: str, momentum: float) -> Calibrated:

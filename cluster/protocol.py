@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from cluster.resources import Allocation, ClusterSpec, Node
 from search_spaces import Candidate
 from trainers import Failure, Fidelity, Measurement, Plan
+from trainers.parallelism.option import Option
 
 
 class LegId(NamedTuple):
@@ -26,6 +27,7 @@ class LegId(NamedTuple):
 class Leg:
     """One stretch of a trial's training: from ``start`` (0: nothing) to ``until``, under one plan.
 
+    ``options`` are the priced plans that ``plan`` was chosen from, none where there was no choice.
     ``source`` names another trial and fidelity whose checkpoint it starts from where it has none of its own.
     ``promoted`` legs go before new trials. ``time_limit`` in seconds, None: none. ``since`` is when the leg was first
     launched, for one that is launched again after a resume: a virtual clock counts from there.
@@ -37,6 +39,7 @@ class Leg:
     until: Fidelity
     seed: int
     plan: Plan = Plan()
+    options: tuple[Option, ...] = ()
     source: tuple[int, Fidelity] | None = None
     promoted: bool = False
     time_limit: float | None = None

@@ -1,6 +1,6 @@
 """An analysis as tables for people; each number says its unit."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.console import Group as RenderableGroup
@@ -15,6 +15,7 @@ from nas.planned import Planned
 from nas.tables import lines
 from search_spaces.module_groups import Group, by_module, longest_chain, main_kind
 from search_spaces.operator_graph import OperatorGraph, Phase, step_flops, step_macs
+from trainers.parallelism.option import Option
 from trainers.parallelism.volumes import EXCHANGES
 
 _MOST_ROWS = 36
@@ -40,7 +41,7 @@ def analysis(console: Console, found: Analysis, every: bool = False) -> None:
         console.print(part(step))
     if found.planned is not None:
         console.print()
-        console.print(_plans(found.planned))
+        console.print(plans(found.planned))
     if found.graph.unknown:
         names = ", ".join(found.graph.unknown)
         console.print(Text(f"\nwithout a formula, an operation for each number written: {names}", style="yellow"))
@@ -170,22 +171,13 @@ def _volumes(step: StepAnalysis) -> RenderableGroup:
     return _titled(title, table)
 
 
-def _plans(found: Planned) -> RenderableGroup:
+def plans(found: Planned) -> RenderableGroup:
+    """The plans that are worth their devices, and why there are no others."""
     rates = found.machine.device
     title = (
         f"Plans of up to {counted(found.devices, 'device')} ({rates.device}, {rates.dtype}), a global batch of "
         f"{found.batch:,}: a step as predicted, one standard deviation beside"
     )
-    table = _table("plan", (), ("devices", "a step", "", "samples/s", "memory a device"))
-    for option in found.offered:
-        table.add_row(
-            str(option.plan),
-            str(option.devices),
-            time(option.seconds),
-            f"± {option.log_error:.0%}",
-            amount(found.samples_per_second(option)),
-            memory(option.memory_bytes),
-        )
     told = [f"not offered: {limit}" for limit in found.limits]
     if found.too_large:
         least = found.too_large[0]
@@ -195,4 +187,20 @@ def _plans(found: Planned) -> RenderableGroup:
         )
     if found.slower:
         told.append(f"not offered, no faster than another of as few devices: {counted(len(found.slower), 'plan')}")
+    table = options(found.offered, found.batch)
     return RenderableGroup(Text(title, style="bold"), table, *map(Text, told))
+
+
+def options(offered: Iterable[Option], batch: int) -> Table:
+    """Priced plans for a global ``batch``."""
+    table = _table("plan", (), ("devices", "a step", "", "samples/s", "memory a device"))
+    for option in offered:
+        table.add_row(
+            str(option.plan),
+            str(option.devices),
+            time(option.seconds),
+            f"± {option.log_error:.0%}",
+            amount(batch / option.seconds),
+            memory(option.memory_bytes),
+        )
+    return table

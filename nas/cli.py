@@ -324,6 +324,22 @@ def analyze(
 
 
 @app.command()
+def explain(
+    folder: Folder,
+    trial: Annotated[int | None, typer.Argument(metavar="[TRIAL]", min=0, show_default="the best")] = None,
+    json: Json = None,
+) -> None:
+    """Say why a trial ran as it did: its work and depth, its plans, what was predicted and what was measured."""
+    from nas.explaining import explain as explain_trial
+    from nas.explaining_tables import explanation
+
+    console = _console(wide=True)
+    found = explain_trial(folder, trial, lambda line: console.print(line, soft_wrap=True))
+    _answer(json, {"folder": str(folder), **found.plain()})
+    explanation(console, found)
+
+
+@app.command()
 def calibrate(
     device: Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu or cuda.")] = "auto",
     seconds: Annotated[

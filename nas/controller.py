@@ -37,7 +37,8 @@ from nas.search_state import SearchState
 from nas.source import Source, recorder
 from nas.study import Study
 from nas.trial import Outcome, State, Trial
-from trainers import Failure, FailureKind, Measurement, Plan, numbers_to_json
+from nas.trial_plans import ONE_DEVICE, Chosen, TrialPlans
+from trainers import Failure, FailureKind, Measurement, Plan
 
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 0.4
@@ -56,10 +57,9 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a controller is told once. ``plan`` is each leg's, ``timeout`` seconds of a trial's running time."""
+    """What a controller is told once. ``timeout`` are seconds of a trial's running time."""
 
     seed: int
-    plan: Plan = Plan()
     timeout: float | None = None
     max_same_errors: int = 20
 
@@ -80,6 +80,7 @@ class Controller:
         source: Source,
         settings: Settings,
         retention: Retention,
+        plans: TrialPlans = ONE_DEVICE,
         interrupted: Callable[[], int] = lambda: 0,
         watch: Watch = lambda study, live: None,
     ) -> None:
@@ -92,6 +93,7 @@ class Controller:
         self._source = source
         self._settings = settings
         self._retention = retention
+        self._plans = plans
         self._interrupted = interrupted
         self._watch = watch
         self._live: dict[int, Measurement] = {}
@@ -209,11 +211,10 @@ class Controller:
                 "at": at,
                 "trial": id.trial,
                 "leg": id.leg,
-                "fidelity": measurement.fidelity,
-                "metrics": numbers_to_json(measurement.metrics),
-                "seconds": measurement.seconds,
+                **measurement.to_json(),
             }
         )
+        self._plans.learn(trial, measurement)
 
     def _finish(self, at: float, trial: Trial, busy_seconds: float) -> Leg | None:
         """Decide, on the record, what comes after a leg."""
@@ -318,27 +319,28 @@ class Controller:
             self._submit(self._executor.now(), self._leg(trial, promoted=trial.leg > 0))
 
     def _leg(self, trial: Trial, promoted: bool = False, since: float | None = None) -> Leg:
-        timeout = self._settings.timeout
+        timeout, chosen = self._settings.timeout, self._chosen(trial)
         return Leg(
             id=LegId(trial.number, trial.leg, trial.attempt + 1),
             candidate=trial.proposal.candidate,
             start=trial.fidelity,
             until=trial.until,
             seed=trial_seed(self._settings.seed, trial.number),
-            plan=self._plan(trial),
+            plan=chosen.plan,
+            options=chosen.options,
             source=trial.proposal.start_from,
             promoted=promoted,
             time_limit=None if timeout is None else max(timeout - trial.busy_seconds, 0.1),
             since=since,
         )
 
-    def _plan(self, trial: Trial) -> Plan:
-        """The plan of all trials; a wider one where memory ran out under it, as far as the cluster allows."""
+    def _chosen(self, trial: Trial) -> Chosen:
+        """A wider plan where memory ran out, as far as the cluster allows."""
         if trial.count(FailureKind.OUT_OF_MEMORY):
             widened = Plan.parse(trial.plan)
             if widened.width <= self._scheduler.widest:
-                return widened
-        return self._settings.plan
+                return Chosen(widened)
+        return self._plans.choose(trial)
 
     def _submit(self, at: float, leg: Leg) -> None:
         self._obey(self._scheduler.handle(Submitted(at, leg)))
@@ -368,6 +370,8 @@ class Controller:
                 "plan": str(launch.plan),
                 "on": launch.allocation.parts,
             }
+            if leg.options:
+                record["options"] = [option.to_json() for option in leg.options]
             if leg.since is not None:
                 record["since"] = leg.since
             self._record(record)

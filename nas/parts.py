@@ -1,5 +1,6 @@
 """From a configuration to the objects that it describes."""
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,10 +21,11 @@ from nas.errors import CapacityError, ConfigError
 from nas.event_log import EventLog
 from nas.fidelity import RULES
 from nas.graph_metrics import NAMES as GRAPH_NAMES
-from nas.graph_metrics import STEP_SECONDS, GraphMetrics
+from nas.graph_metrics import STEP_SECONDS, GraphMetrics, StepSize
 from nas.keys import KeyMaker
 from nas.known import known_candidates
-from nas.plan_check import CutsInto
+from nas.plan_check import CutsInto, chosen_axes
+from nas.present_machine import unlike_here
 from nas.recorded import reads_table
 from nas.retention import Retention
 from nas.search_state import SearchState
@@ -32,6 +34,7 @@ from nas.static_stage import STATIC_METRICS, StaticStage
 from nas.strategies import STRATEGIES
 from nas.study import Study
 from nas.study_rates import study_rates
+from nas.trial_plans import ONE_DEVICE, OnePlan, PricedPlans, Subject, TrialPlans
 from search_spaces import CandidateSpace, Reference, Registry, SearchSpace, hyperparameter_domain
 from search_spaces.diff import space_changes
 from trainers import TRAINERS, Plan, Recipe, builds_networks
@@ -42,6 +45,8 @@ CLOSE_SECONDS = 3.5
 _SIMULATED_DEVICES = 8
 _GIB = 2**30
 _MOST_CHANGES = 8
+
+_logger = logging.getLogger(__name__)
 
 
 def make_recipe(config: SearchConfig, folder: Path) -> Recipe:
@@ -205,6 +210,32 @@ class Parts:
         getting_ready.join()
         return executor
 
+    def plans(self, executor: Executor) -> TrialPlans:
+        """That of the configuration; where it is left to us and trials have devices to choose from, priced ones."""
+        cluster = self.config.cluster
+        if self.config.plan is not None or cluster.max_concurrent is None:
+            return OnePlan(self.plan)
+        share = Scheduler(executor.cluster, max_devices=cluster.max_devices).widest // cluster.max_concurrent
+        axes = chosen_axes(self.config) if share > 1 else ()
+        if not axes:
+            return ONE_DEVICE
+        told = unlike_here(executor.cluster)
+        if told:
+            _logger.warning('trial.plan = "auto": each trial gets one device, for %s', told)
+            return ONE_DEVICE
+        return PricedPlans(self.subject(axes), study_rates(self.folder, self.config.trainer, share), share)
+
+    def subject(self, axes: tuple[str, ...]) -> Subject:
+        """What is priced along ``axes``."""
+        trainer, materials = self.config.trainer, self.materials
+        return Subject(
+            self.space,
+            materials.task.signature,
+            lambda candidate: StepSize.of(trainer, candidate.hyperparameters),
+            lambda: materials.traced_loss,
+            axes,
+        )
+
     def controller(
         self, state: SearchState, executor: Executor, log: EventLog, interrupted: Callable[[], int], watch: Watch
     ) -> Controller:
@@ -213,8 +244,9 @@ class Parts:
         budget = Budget(search.trials, search.hours, search.device_hours, search.target)
         code = (self.recipe.space, self.recipe.task)
         keys = KeyMaker(self.space, code, search.merge or "canonical", search.replicates)
-        scheduler = Scheduler(executor.cluster, cluster.max_concurrent, cluster.max_devices, self.plan.width)
-        check_fits(scheduler, self.plan)
+        check_fits(Scheduler(executor.cluster, max_devices=cluster.max_devices), self.plan)
+        plans = self.plans(executor)
+        scheduler = Scheduler(executor.cluster, cluster.max_concurrent, cluster.max_devices, plans.share)
         return Controller(
             state=state,
             scheduler=scheduler,
@@ -231,9 +263,10 @@ class Parts:
                 search.max_same_errors,
                 known_candidates(self.candidates, search.start or ()),
             ),
-            settings=Settings(search.seed, self.plan, self.config.trial.timeout, search.max_same_errors),
+            settings=Settings(search.seed, self.config.trial.timeout, search.max_same_errors),
             interrupted=interrupted,
             retention=Retention(self.folder, self.config.study.keep_gib * _GIB, search.replicates),
+            plans=plans,
             watch=watch,
         )
 

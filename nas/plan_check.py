@@ -9,7 +9,7 @@ from nas.config_check import SUPERVISED, named
 from nas.errors import ConfigError
 from search_spaces import Candidate, Infeasible, Reference, Signature
 from trainers import TRAINERS, Plan, applied_axes
-from trainers.parallelism.plan import AXES
+from trainers.parallelism.plan import AXES, INSTALLED_AXES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,6 +40,24 @@ def check_plan(config: SearchConfig, plan: Plan) -> None:
                     f'trainer.{key} = "{value}" does not go with trial.plan = "{plan}": {why}, or use a plan '
                     "without pipeline"
                 )
+
+
+def chosen_axes(config: SearchConfig) -> tuple[str, ...]:
+    """Axes along which trials may be split without being told to: those that their trainer names, and can apply."""
+    code = config.search.trainer
+    with named("search.trainer"):
+        trainer = TRAINERS.load(code) if isinstance(code, str) else code
+    if not hasattr(trainer, "axes"):
+        return ()
+    return tuple(axis for axis in INSTALLED_AXES if _applies(config, Plan.parse(f"{axis}=2")))
+
+
+def _applies(config: SearchConfig, plan: Plan) -> bool:
+    try:
+        check_plan(config, plan)
+    except ConfigError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """The plans of an analysed network on this machine: what each is predicted to take, which are worth their devices."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cluster.device_memory import local_devices
-from cluster.planner import MEMORY_ERROR, Option, Workloads, degrees, pareto, priced, reach
+from cluster.planner import MEMORY_ERROR, degrees, pareto, priced, reach
 from nas.analysed import Analysed
 from nas.errors import ConfigError
 from nas.plan_check import check_plan
@@ -15,14 +15,8 @@ from search_spaces.operator_graph import OperatorGraph
 from trainers import Plan, numbers_to_json
 from trainers.parallelism.calibrated import Calibrated
 from trainers.parallelism.memory import fits
+from trainers.parallelism.option import Option
 from trainers.parallelism.rates import Machine
-from trainers.parallelism.workload import Workload, columns, torch_operator
-
-if TYPE_CHECKING:
-    from trainers.parallelism.applied_cuts import AppliedCuts
-
-_SMALL = 2
-"""Samples of the second trace, from which other batches follow; a norm needs two."""
 
 
 @dataclass(frozen=True)
@@ -80,67 +74,46 @@ class Planned:
 
     def _plain(self, option: Option) -> dict[str, Any]:
         return {
-            "plan": str(option.plan),
+            **option.to_json(),
             "devices": option.devices,
-            "seconds": option.seconds,
-            "log_error": option.log_error,
             "samples_per_second": self.samples_per_second(option),
-            "memory_bytes": option.memory_bytes,
         }
 
 
-def plan_network(of: Analysed, graph: OperatorGraph, devices: int, say: Callable[[str], None]) -> Planned:
-    """Price the network whose step is ``graph``, with the rates that are kept or those of a short calibration."""
+def plan_network(
+    of: Analysed, graph: OperatorGraph, devices: int, say: Callable[[str], None], machine: Machine | None = None
+) -> Planned:
+    """Price the network whose step is ``graph``, with the rates of a ``machine``, else of this one.
+
+    These are the ones that are kept, or those of a short calibration.
+    """
+    from search_spaces.tracing import class_loss
+    from trainers.parallelism.traced_step import TracedStep
+
     said: list[str] = []
 
     def told(line: str) -> None:
         said.append(line)
         say(line)
 
-    machine = trial_rates(of.config.trainer, min(devices, local_devices(present_device())), say=told)
-    whole = columns(graph, kind=torch_operator)
-    work, limits = _workloads(of, whole)
+    machine = machine or trial_rates(of.config.trainer, min(devices, local_devices(present_device())), say=told)
     within = reach(machine, devices)
+    stages = [number for number in degrees(within) if number > 1]
+    refused = _refused(of, stages)
+    step = TracedStep.of(of.network, of.signature, graph.batch, () if refused else stages, of.loss or class_loss, graph)
+    limits = [*step.limits, *refused]
     if within < devices:
         limits.append(f"more than {within} devices: no link between machines is known")
-    cuts = _cuts(of, graph, whole, within)
-    if cuts.refusal:
-        limits.append(cuts.refusal)
     model = Calibrated(machine, of.size.optimizer)
-    every = priced(work, model, devices, graph.batch, cuts=cuts.starts)
+    every = priced(step.work, model, devices, graph.batch, cuts=step.cuts.starts)
     return Planned(machine, devices, graph.batch, tuple(every), tuple(limits), tuple(said))
 
 
-def _cuts(of: Analysed, graph: OperatorGraph, work: Workload, devices: int) -> "AppliedCuts":
-    """Of pipelines that trials with these settings could have."""
-    from search_spaces.tracing import class_loss
-    from trainers.parallelism.applied_cuts import AppliedCuts, applied_cuts
-
-    stages = [number for number in degrees(devices) if number > 1]
-    if not stages:
-        return AppliedCuts()
+def _refused(of: Analysed, stages: Sequence[int]) -> list[str]:
+    """Why trials with these settings can have no pipeline, if so."""
     try:
-        check_plan(of.config, Plan(pipeline=stages[0]))
+        for number in stages[:1]:
+            check_plan(of.config, Plan(pipeline=number))
     except ConfigError as error:
-        return AppliedCuts(refusal=str(error))
-    return applied_cuts(of.network, of.signature, graph, work, stages, of.loss or class_loss)
-
-
-def _workloads(of: Analysed, whole: Workload) -> tuple[Workloads, list[str]]:
-    """Workloads at any batch, or at that of ``whole`` alone, and why."""
-    from search_spaces.tracing import TraceError, class_loss, trace
-    from trainers.parallelism.scaling import Scaled
-
-    samples = int(whole.samples)
-    other = _SMALL if samples > _SMALL else 2 * samples
-    try:
-        graph = trace(of.network, of.signature, other, of.loss or class_loss)
-        return Scaled(whole, columns(graph, kind=torch_operator)), []
-    except (TraceError, ValueError) as error:
-
-        def alone(asked: int) -> Workload:
-            if asked != samples:
-                raise ValueError(f"the work of {asked} samples is unknown")
-            return whole
-
-        return alone, [f"plans that share the batch: {error}"]
+        return [str(error)]
+    return []

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cluster import ClusterSpec
 from cluster.known_machine import known_machine
 from nas.config_check import named
 from nas.errors import ConfigError
@@ -27,6 +28,15 @@ def present_device(name: str = "auto") -> str:
     if name == "cuda":
         raise ConfigError("--device cuda: torch sees no GPU here; use cpu")
     return "cpu"
+
+
+def unlike_here(cluster: ClusterSpec) -> str:
+    """Why rates of the present machine say nothing of a cluster's devices; empty where they do."""
+    here = "cpu" if present_device() == "cpu" else "gpu"
+    there = sorted({"cpu" if node.kind == "cpu" else "gpu" for node in cluster})
+    if there == [here]:
+        return ""
+    return f"plans are priced by the rates of this machine's {here}, and the cluster has {' and '.join(there)} devices"
 
 
 def trial_rates(

@@ -9,7 +9,6 @@ import pytest
 from cluster.planner import (
     MEMORY_ERROR,
     FirstSteps,
-    Option,
     degrees,
     evaluation_seconds,
     legal,
@@ -23,6 +22,7 @@ from cluster.planner import (
 from tests.trainers.parallelism.priced_samples import ADAM, machine, perceptron
 from trainers.parallelism.calibrated import Calibrated
 from trainers.parallelism.memory import fits
+from trainers.parallelism.option import Option
 from trainers.parallelism.plan import AXES, INSTALLED_AXES, Plan
 from trainers.parallelism.rates import Link
 from trainers.parallelism.scaling import Scaled

@@ -67,8 +67,10 @@ class Calibrated:
         return replace(self, correction=known.and_also(points, ratios) if known else correct(points, ratios))
 
     def observe(self, step: Measured) -> "Calibrated":
-        """Correct the family of a trial's step that was measured just now, and no other.
+        """Correct the family of a trial's step that was measured just now.
 
+        Families of its space that have not been measured stray half as far: what they have in common with the measured
+        ones is taken to vary as much as what they do not.
         Where it is beyond three standard deviations of what was expected, the family's earlier steps are forgotten:
         it is calibrated anew, from this step.
         """
@@ -85,9 +87,16 @@ class Calibrated:
     def _expected(self, point: FloatArray, family: Family) -> tuple[float, float]:
         """Mean and standard deviation of log(measured / the physics)."""
         mean, deviation = self._learnt(point)
-        left = [one.log_ratio - self._learnt(one.point)[0] for one in self.observed.get(family, ())]
-        further, deviation = drift(np.array(left), deviation)
-        return mean + further, deviation
+        if family in self.observed:
+            further, deviation = self._drift(family, deviation)
+            return mean + further, deviation
+        others = [self._drift(other, deviation)[0] for other in self.observed if other.space == family.space]
+        return mean + sum(others) / (len(others) + 1), deviation
+
+    def _drift(self, family: Family, deviation: float) -> tuple[float, float]:
+        """Mean and standard deviation of what the family's steps strayed beyond what a calibration learnt."""
+        left = [one.log_ratio - self._learnt(one.point)[0] for one in self.observed[family]]
+        return drift(np.array(left), deviation)
 
     def _learnt(self, point: FloatArray) -> tuple[float, float]:
         return (0.0, self.machine.log_error) if self.correction is None else self.correction.at(point)

@@ -77,7 +77,8 @@ def drift(log_ratios: FloatArray, deviation: float) -> tuple[float, float]:
     """Mean and standard deviation of the next log(measured / predicted) of a family.
 
     ``log_ratios`` [observations] are in the order of time, and the older the less they are trusted. Beforehand both the
-    family and each candidate of it stray by ``deviation``; how much the candidates do is learnt with their mean.
+    family and each candidate of it stray by ``deviation``; how much the candidates do is learnt with their mean. Of a
+    family that surprises nothing was known.
     """
     if not len(log_ratios):
         return 0.0, deviation
@@ -85,7 +86,8 @@ def drift(log_ratios: FloatArray, deviation: float) -> tuple[float, float]:
     seen, before = float(trust.sum()), max(deviation, NOISE) ** 2
     mean = float(trust @ log_ratios) / seen
     within = (DOUBT * before + float(trust @ (log_ratios - mean) ** 2)) / (DOUBT + seen)
-    unknown = 1 / (1 / before + seen / within)
+    known = before if abs(mean) <= SURPRISE * np.sqrt(before) else mean**2
+    unknown = 1 / (1 / known + seen / within)
     return mean * unknown * seen / within, float(np.sqrt(unknown + within))
 
 

@@ -97,6 +97,7 @@ def test_of_a_family_the_latest_observation_counts_most():
     assert 0.1 < deviation < 0.2  # they lie 0.15 from 0.15
     assert drift(ratios[:0], SPREAD) == (0.0, SPREAD)
     assert drift(np.array([0.3]), SPREAD)[0] == pytest.approx(0.3 / (1 + 2 / 3))
+    assert drift(np.array([1.6]), SPREAD)[0] == pytest.approx(1.6, rel=0.01), "nothing was known of it"
     settled, sure = drift(np.full(50, 0.3), SPREAD)
     assert settled == pytest.approx(0.3, rel=0.03)
     assert sure < SPREAD / 2
@@ -134,14 +135,14 @@ def test_what_is_learnt_later_does_not_erase_the_calibration():
     assert seen.correction is again.correction
 
 
-def test_steps_of_trials_correct_their_own_space_and_axes_alone():
+def test_steps_of_trials_correct_their_own_axes_others_of_the_space_by_half_and_no_other_space():
     known = Calibrated(KNOWN, ADAM, space="mobile")
     for _ in range(20):
         known = known.observe(Measured(SLOW, PLAIN, 1.2 * seconds_of(SLOW)))
     assert known.price(SLOW, PLAIN).seconds == pytest.approx(1.2 * seconds_of(SLOW), rel=0.01)
     assert known.price(WIDE, PLAIN).seconds == pytest.approx(1.2 * seconds_of(WIDE), rel=0.01)
     two = Plan(data=2)
-    assert known.price(SLOW, two).seconds == seconds_of(SLOW, two)
+    assert known.price(SLOW, two).seconds == pytest.approx(1.2**0.5 * seconds_of(SLOW, two), rel=0.01)
     other = replace(known, space="cell")
     assert other.price(SLOW, PLAIN).seconds == seconds_of(SLOW)
     assert other.observe(Measured(SLOW, PLAIN, seconds_of(SLOW))).observed.keys() == {

@@ -1,0 +1,173 @@
+"""The plan of each trial where it is left to us: the fastest of its share, corrected by what steps took."""
+
+from dataclasses import replace
+
+import pytest
+
+import nas
+from cluster import ClusterSpec, Node
+from cluster.planner import model_of, plans
+from nas import present_machine
+from nas.explaining import explain
+from nas.graph_metrics import StepSize
+from nas.plan_check import chosen_axes
+from nas.present_machine import unlike_here
+from nas.proposal import Proposal
+from nas.trial import Trial
+from nas.trial_plans import ONE_DEVICE, OnePlan, PricedPlans, Subject
+from search_spaces import Candidate, values
+from search_spaces.tracing import class_loss
+from tests.nas.test_graph_metrics import SIGNATURE, Linear, Masked
+from tests.nas.test_plan_check import config, own
+from tests.trainers.parallelism.priced_samples import machine
+from trainers import Measurement, Plan
+from trainers.parallelism.traced_step import TracedStep
+
+FAST_LINK = machine(flops_per_second=1e8, seconds_per_byte=1e-12)
+SLOW_LINK = machine(flops_per_second=1e8, seconds_per_byte=1.0)
+DOUBTED = replace(FAST_LINK, log_error=0.15)
+AXES = ("data", "pipeline")
+
+
+def subject(space, axes=AXES):
+    return Subject(space, SIGNATURE, lambda one: StepSize.of({}, one.hyperparameters), lambda: class_loss, axes)
+
+
+def trial(space, width=8, number=0, plan=""):
+    candidate = Candidate(space.parse(f"width={width}"), values.Values({"batch_size": 64}))
+    return Trial(number, Proposal(candidate), "", 0, 1, {}, plan=plan)
+
+
+def measured(seconds):
+    return Measurement(1, {"val_accuracy": 0.5}, 1.0, step_seconds=seconds)
+
+
+@pytest.mark.parametrize("share", [1, 2, 4])
+@pytest.mark.parametrize("on", [FAST_LINK, SLOW_LINK], ids=["fast", "slow"])
+def test_the_fastest_of_the_share_is_chosen_from_the_pareto_set(on, share):
+    own, size = trial(Linear()), StepSize.of({}, {"batch_size": 64})
+    network = Linear().build(own.proposal.candidate.architecture, SIGNATURE).to("meta")
+    step = TracedStep.of(network, SIGNATURE, 64, tuple(range(2, share + 1)))
+    model = replace(model_of(on, "sgd", 0.0), optimizer=size.optimizer)
+    expected = plans(step.work, model, share, 64, AXES, step.cuts.starts)
+    chosen = PricedPlans(subject(Linear()), on, share).choose(own)
+    assert chosen.options == expected
+    assert chosen.plan == min(expected, key=lambda option: option.seconds).plan
+    assert chosen.plan.width <= share
+
+
+def test_links_decide():
+    assert PricedPlans(subject(Linear()), FAST_LINK, 2).choose(trial(Linear())).plan == Plan(data=2)
+    assert PricedPlans(subject(Linear()), SLOW_LINK, 2).choose(trial(Linear())).plan == Plan()
+
+
+def test_axes_that_the_trainer_does_not_split_along_are_left_out():
+    chosen = PricedPlans(subject(Linear(), axes=("pipeline",)), FAST_LINK, 2).choose(trial(Linear()))
+    assert {option.plan.data for option in chosen.options} == {1}
+
+
+def test_what_does_not_fit_is_not_chosen_and_where_nothing_fits_one_device_tries():
+    full = replace(FAST_LINK, device=replace(FAST_LINK.device, memory_bytes=1.0))
+    chosen = PricedPlans(subject(Linear()), full, 2).choose(trial(Linear()))
+    assert (chosen.plan, chosen.options) == (Plan(), ())
+
+
+def test_an_unknown_graph_gets_one_device():
+    chosen = PricedPlans(subject(Masked()), FAST_LINK, 2).choose(trial(Masked()))
+    assert (chosen.plan, chosen.options) == (Plan(), ())
+
+
+def test_measured_steps_correct_their_axes_whole_and_others_by_half():
+    choosing = PricedPlans(subject(Linear(), axes=("data",)), DOUBTED, 2)
+    before = {option.plan: option.seconds for option in choosing.choose(trial(Linear())).options}
+    for number in range(8):
+        choosing.choose(trial(Linear(), number=number))
+        choosing.learn(trial(Linear(), number=number, plan="data=2"), measured(16 * before[Plan(data=2)]))
+    after = choosing.choose(trial(Linear(), number=9))
+    assert after.plan == Plan(), "data=2 takes sixteen times what was predicted"
+    assert [option.plan for option in after.options] == [Plan()]
+    assert after.options[0].seconds == pytest.approx(4 * before[Plan()], rel=0.05), "half of it, as logarithms"
+    choosing.learn(trial(Linear(), number=9, plan="data=1"), measured(before[Plan()]))
+    assert choosing.choose(trial(Linear(), number=9)).options[0].seconds == pytest.approx(before[Plan()], rel=0.1)
+
+
+def test_the_prediction_comes_to_what_is_measured():
+    choosing = PricedPlans(subject(Linear(), axes=("data",)), DOUBTED, 2)
+    before = choosing.choose(trial(Linear())).options[-1]
+    for number in range(12):
+        choosing.choose(trial(Linear(), number=number))
+        choosing.learn(trial(Linear(), number=number, plan="data=2"), measured(0.8 * before.seconds))
+    after = choosing.choose(trial(Linear(), number=20)).options[-1]
+    assert after.seconds == pytest.approx(0.8 * before.seconds, rel=0.02)
+    assert after.log_error < before.log_error
+
+
+def test_what_is_not_measured_or_not_known_teaches_nothing():
+    choosing = PricedPlans(subject(Linear()), FAST_LINK, 2)
+    before = choosing.choose(trial(Linear()))
+    choosing.learn(trial(Linear(), plan="data=2"), measured(None))
+    choosing.learn(trial(Linear(), number=77, plan="data=2"), measured(9.0))
+    assert choosing.choose(trial(Linear())) == before
+
+
+def test_a_given_plan_is_everybodys():
+    assert OnePlan(Plan(data=2)).choose(trial(Linear())).plan == Plan(data=2)
+    assert (OnePlan(Plan(data=2)).share, ONE_DEVICE.share) == (2, 1)
+
+
+def test_axes_to_choose_from_are_those_that_the_trainer_names_and_its_settings_allow():
+    assert chosen_axes(config()) == ("data", "pipeline")
+    assert chosen_axes(config(trainer={"batch_norm": "global"})) == ("data",)
+    assert chosen_axes(config(code=own)) == (), "it may know nothing of ranks"
+
+
+def test_rates_of_this_machine_say_nothing_of_other_devices(monkeypatch):
+    monkeypatch.setattr(present_machine, "present_device", lambda name="auto": "cpu")
+    assert unlike_here(ClusterSpec((Node("a", 2), Node("b", 2)))) == ""
+    assert "gpu devices" in unlike_here(ClusterSpec((Node("a", 2, "H100"),)))
+    assert "cpu and gpu devices" in unlike_here(ClusterSpec((Node("a", 2), Node("b", 2, "H100"))))
+
+
+TABLES = {
+    "search": {"space": "mlp", "task": "digits", "strategy": "random", "trials": 2},
+    "space": {"depth": [1, 2], "widths": [16], "dropouts": [0.0]},
+    "objectives": {"val_accuracy": "maximize"},
+    "fidelity": {"rule": "none", "max": 2},
+}
+
+
+@pytest.fixture
+def rates(monkeypatch):
+    """Put rates under which two devices are twice as fast in place of this machine's."""
+    monkeypatch.setattr(present_machine, "known_machine", lambda device, **given: FAST_LINK)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_search_of_one_trial_at_a_time_gives_it_both_devices_and_explains_it(tmp_path, local_ray, rates):
+    cluster = {"executor": "ray", "address": "auto", "max_concurrent": 1, "max_devices": 2}
+    study = nas.search(folder=tmp_path / "wide", cluster=cluster, **TABLES)
+    assert study[0].plan == "data=2"
+    assert all(trial.plan == str(trial.options[-1].plan) for trial in study.trials())
+    found = explain(study.folder, 0)
+    leg = found.legs[-1]
+    assert (leg.plan, leg.until, leg.predicted) == ("data=2", 2, study[0].options[-1])
+    assert leg.step_seconds > 0
+    assert "max_concurrent = 1 leaves a trial 2 devices" in found.why
+    assert found.plain()["legs"][0]["options"] == [option.to_json() for option in study[0].options]
+
+
+@pytest.mark.slow
+def test_a_trial_on_one_device_is_priced_when_it_is_explained(tmp_path, rates):
+    study = nas.search(folder=tmp_path / "one", cluster={"executor": "inline"}, **TABLES)
+    found = explain(study.folder, None)
+    assert found.trial.number == study.best().number
+    (leg,) = found.legs
+    assert (leg.plan, leg.options) == ("data=1", ())
+    assert leg.predicted in found.analysis.planned.every
+    assert leg.step_seconds == study.best().measurement.step_seconds > 0
+    assert "any number of trials may run at once" in found.why
+    plain = found.plain()
+    assert plain["work"] > plain["depth"] > 0
+    assert plain["parallelism"] == plain["work"] / plain["depth"]
+    assert plain["batch"] == found.trial.proposal.candidate.hyperparameters.get("batch_size", 64)
