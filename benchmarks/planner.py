@@ -2,7 +2,7 @@
 
     python -m benchmarks.planner vtrain [--json FILE] [--rows FILE] [--first N] [--seeds N] [--calibrate N] [--data DIR]
     python -m benchmarks.planner pipedream [--json FILE] [--rows FILE] [--data DIR]
-    python -m benchmarks.planner {memory,analyse,cpu} [--json FILE] [--rows FILE]
+    python -m benchmarks.planner {memory,analyse,cpu,plans} [--json FILE] [--rows FILE]
 
 ``vtrain``: training iterations of GPT on 8 A100. Calibration rows are drawn uniformly, rates are fitted to them, what
 the fit leaves is learnt, and all other rows are predicted; then each group of plans for one model, batch and number of
@@ -10,7 +10,8 @@ GPUs is decided by prediction. ``pipedream``: stages of measured operator graphs
 topological order, and their work and depth. ``memory``: the peak of a training step of networks of all built-in spaces,
 against torch's tracker of real steps on the CPU. ``analyse``: milliseconds on one core to build a network on the meta
 device, to trace its step and to take work, depth and memory from the graph. ``cpu``: steps of the product's own
-training loop on one core, of candidates of three built-in spaces, predicted from a calibration beforehand. All write a
+training loop on one core, of candidates of three built-in spaces, predicted from a calibration beforehand. ``plans``:
+steps of trials of one and two ranks on Ray, and whether the faster plan is chosen. All write a
 line a measure (``measure, value, aim, best_known, met``; an aim of null is not judged) to ``--json``, and a line a case
 with prediction and truth, or with its timing, to ``--rows``. The models are the product's (trainers/parallelism,
 search_spaces, cluster); DATA is ``--data``, else NAS_BENCHMARK_DATA, else ../shared/data.
@@ -89,12 +90,20 @@ def _cpu(data: Path, options: argparse.Namespace) -> tuple[list[Measure], list[R
     return measure()
 
 
+def _plans(data: Path, options: argparse.Namespace) -> tuple[list[Measure], list[Row]]:
+    from benchmarks.trained_plans import measure
+
+    del data, options
+    return measure()
+
+
 BENCHMARKS: Mapping[str, Benchmark] = {
     "vtrain": _vtrain,
     "pipedream": _pipedream,
     "memory": _memory,
     "analyse": _analyse,
     "cpu": _cpu,
+    "plans": _plans,
 }
 
 
