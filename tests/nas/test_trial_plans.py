@@ -1,14 +1,19 @@
 """The plan of each trial where it is left to us: the fastest of its share, corrected by what steps took."""
 
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 import nas
 from cluster import ClusterSpec, Node
 from cluster.planner import model_of, plans
 from nas import present_machine
+from nas.config import SearchConfig
+from nas.config_text import complete
 from nas.explaining import explain
+from nas.explaining_tables import explanation
 from nas.graph_metrics import StepSize
 from nas.plan_check import chosen_axes
 from nas.present_machine import unlike_here
@@ -17,6 +22,8 @@ from nas.trial import Trial
 from nas.trial_plans import ONE_DEVICE, OnePlan, PricedPlans, Subject
 from search_spaces import Candidate, values
 from search_spaces.tracing import class_loss
+from tests.nas import recorded
+from tests.nas.test_cli import golden
 from tests.nas.test_graph_metrics import SIGNATURE, Linear, Masked
 from tests.nas.test_plan_check import config, own
 from tests.trainers.parallelism.priced_samples import machine
@@ -171,3 +178,33 @@ def test_a_trial_on_one_device_is_priced_when_it_is_explained(tmp_path, rates):
     assert plain["work"] > plain["depth"] > 0
     assert plain["parallelism"] == plain["work"] / plain["depth"]
     assert plain["batch"] == found.trial.proposal.candidate.hyperparameters.get("batch_size", 64)
+
+
+def test_the_explanation_has_the_golden_form(tmp_path, rates):
+    given = SearchConfig.from_plain(complete({**TABLES, "cluster": {"max_concurrent": 1}}))
+    options = [
+        {"plan": "data=1", "seconds": 0.004, "log_error": 0.1, "memory_bytes": 1e6},
+        {"plan": "data=2", "seconds": 0.003, "log_error": 0.1, "memory_bytes": 9e5},
+    ]
+    architecture = {"depth": 1, "layer.0.width": 16, "activation": "relu", "norm": "none", "dropout": 0.0}
+    leg = {"trial": 0, "leg": 0, "attempt": 0, "until": 2}
+    measured = {"fidelity": 2, "metrics": {"val_accuracy": 0.5}, "seconds": 1.0, "step_seconds": 0.0035}
+    records = [
+        recorded.header(given),
+        {"event": "opened", "at": 0.0, "config": given.to_plain(), "cluster": [["node", 2, "cpu"]]},
+        {**recorded.proposed(0, 0.0), "architecture": architecture, "hyperparameters": {}, "until": 2},
+        {"event": "launched", "at": 1.0, **leg, "plan": "data=2", "on": [["node", 2]], "options": options},
+        {"event": "reported", "at": 2.0, "trial": 0, "leg": 0, **measured},
+        {"event": "finished", "at": 2.0, "trial": 0, "leg": 0, "busy": 1.0, "then": "ended", "outcome": "completed"},
+    ]
+    recorded.write(tmp_path / "study", records)
+    found = explain(tmp_path / "study", 0)
+    plain = found.plain()
+    for plan in plain["plans"]["options"] + plain["plans"]["dropped"]:
+        plan |= {name: float(f"{plan[name]:.9g}") for name in ("seconds", "samples_per_second")}  # sums of any order
+    golden("explain", plain)
+    console = Console(width=120, record=True, file=StringIO())
+    explanation(console, found)
+    told = console.export_text()
+    assert "2       data=2         3.00 ms  ± 10%   3.50 ms                  1.17  at its launch" in told
+    assert "W/D" in told
