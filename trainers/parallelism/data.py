@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 
 def split(share: Share, plan: Plan, machine: Machine) -> Share:
-    """All-reduce what a device holds of the gradients once a step, after the last micro-batch."""
+    """All-reduce what a device holds of the gradients once a step, after the last micro-batch.
+
+    DistributedDataParallel sends zeros for weights that get none; shards and stages leave them out.
+    """
     if plan.data == 1:
         return share
     nodes = machine.nodes(plan.data, plan.tensor * plan.shard)
-    gradients = share.parameters * (share.work.element_bytes / share.state_shards)
+    held = share.learning if plan.pipeline * plan.shard > 1 else share.parameters
+    gradients = held * (share.work.element_bytes / share.state_shards)
     exchange = Exchange("data", Collective.ALL_REDUCE, plan.data, nodes, gradients)
     return replace(share, exchanges=(*share.exchanges, exchange))
 

@@ -15,5 +15,6 @@ def split(share: Share, plan: Plan, machine: Machine) -> Share:
     weights = share.parameters * share.work.element_bytes
     ranks, passes = plan.shard, 2 * plan.micro_batches
     gather = Exchange("shard", Collective.ALL_GATHER, ranks, nodes, weights, passes, overlaps_forward=True)
-    scatter = Exchange("shard", Collective.REDUCE_SCATTER, ranks, nodes, weights)
+    gradients = share.learning * share.work.element_bytes
+    scatter = Exchange("shard", Collective.REDUCE_SCATTER, ranks, nodes, gradients)
     return replace(share, exchanges=(*share.exchanges, gather, scatter), state_shards=share.state_shards * ranks)

@@ -81,3 +81,8 @@ class Share:
     def parameters(self) -> FloatArray:
         """[stages] parameters of a device, before they are sharded."""
         return self.per_stage(self.work.parameters)
+
+    @cached_property
+    def learning(self) -> FloatArray:
+        """[stages] those of a device that get gradients: of operators of which some weight does."""
+        return self.per_stage(np.where(self.work.tensors > 0, self.work.parameters, 0.0))

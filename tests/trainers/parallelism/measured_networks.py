@@ -106,6 +106,19 @@ class Crossed(nn.Module):
         return result
 
 
+class Detached(nn.Module):
+    """One of its branches gets no gradients, as those behind which a cell computes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inputs, self.other, self.middle = nn.Linear(24, 48), nn.Linear(24, 48), nn.Linear(48, 96)
+        self.output = nn.Linear(96, CLASSES)
+
+    def forward(self, features: Tensor) -> Tensor:
+        result: Tensor = self.inputs(features).relu() + self.other(features).detach()
+        return self.output(self.middle(result).relu())
+
+
 class Gated(nn.Module):
     """SwiGLU with one layer for gates and values (Shazeer 2020, eq. 6)."""
 
@@ -171,6 +184,7 @@ NETWORKS: dict[str, Measured] = {
         lambda: nn.Sequential(nn.Linear(24, 96), nn.ReLU(), nn.Dropout(0.1), nn.Linear(96, 48), nn.Linear(48, CLASSES)),
         VECTORS,
     ),
+    "detached": Measured(Detached, VECTORS),
     "encoder": Measured(lambda: _between_layers(Encoder(48, 24), Encoder(48, 24)), SEQUENCES),
     "dropout": Measured(lambda: _between_layers(Encoder(48, 24, 0.1)), SEQUENCES),
     "written-out": Measured(lambda: _between_layers(Encoder(48, 24, 0.1, True)), SEQUENCES),

@@ -26,11 +26,11 @@ from tests.trainers.parallelism.fake_group import (
 )
 from tests.trainers.parallelism.measured_networks import NETWORKS
 from tests.trainers.parallelism.priced_samples import machine
-from trainers.parallelism.applied_cuts import applied_cuts
+from trainers.parallelism.applied_cuts import unit_starts
 from trainers.parallelism.cost import divide
 from trainers.parallelism.fully_connected import divided_layers, sent_elements
 from trainers.parallelism.partition import partition
-from trainers.parallelism.plan import MICRO_BATCHES_A_STAGE, Plan
+from trainers.parallelism.plan import Plan
 from trainers.parallelism.workload import columns
 
 EXACT = 1e-9
@@ -44,10 +44,10 @@ TWELVES = ("gpt-48", "gpt-96", "untied-gpt", "perceptron", "encoder", "mixer", "
 """Networks of which each parameter has a first dim of a multiple of 12."""
 
 TENSOR: dict[str, Sequence[int]] = {
-    **dict.fromkeys(TWELVES, (2, 3, 4)),
-    **dict.fromkeys(("dropout", "written-out", "crossed-square"), (2, 3, 8)),
+    **dict.fromkeys(TWELVES, (2, 3)),
+    **dict.fromkeys(("dropout", "written-out", "crossed-square"), (2, 4)),
     **dict.fromkeys(("mlp-0", "mlp-1", "mlp-2", "mlp-3", "googlenet"), (2, 8)),
-    **dict.fromkeys(("convnet-0", "convnet-1", "convnet-2", "convnet-3", "cell201-0", "cell201-1"), (2, 3)),
+    **dict.fromkeys(("convnet-0", "convnet-1", "convnet-2", "convnet-3", "cell201-0", "cell201-1"), (3,)),
     **dict.fromkeys(("mobile-0", "mobile-1", "transformer-0", "transformer-words-0", "lenet5", "resnet20"), (2,)),
     **dict.fromkeys(("nas-bench-201", "small-resnet-8"), (2,)),
 }
@@ -142,6 +142,17 @@ def test_what_fills_the_last_shards_comes_on_top(name, ranks):
     assert sent == {ranks_apart(ranks): pytest.approx(expected, rel=EXACT)}
 
 
+def test_shard_of_a_frozen_layer():
+    """It is gathered, but has no gradients to scatter."""
+    network = NETWORKS["perceptron"].build()
+    network[0].requires_grad_(False)
+    work = columns(trace(network, NETWORKS["perceptron"].signature, SAMPLES))
+    expected = sum(exchange.sent_bytes().item() for exchange in divide(work, Plan(shard=4), machine()).exchanges)
+    with fake_group(4):
+        sent = seen(stepped("perceptron", sharded(network, init_device_mesh("cpu", (4,)))))
+    assert sent == {ranks_apart(4): pytest.approx(expected, rel=EXACT)}
+
+
 @pytest.mark.parametrize("name", ["mlp-0", "gpt-48", "transformer-1"])
 def test_shard_with_micro_batches(name):
     """Each is given the weights once more, and gradients go once a step."""
@@ -152,7 +163,7 @@ def test_shard_with_micro_batches(name):
     }
 
 
-@pytest.mark.parametrize("name", ["mlp-1", "convnet-1", "mobile-0", "transformer-words-1", "gpt-96", "small-resnet-24"])
+@pytest.mark.parametrize("name", ["mlp-1", "convnet-1", "mobile-0", "gpt-96", "small-resnet-24", "detached"])
 @pytest.mark.parametrize(("replicas", "shards"), [(2, 2), (3, 2), (2, 4)])
 def test_data_and_shard(name, replicas, shards):
     plan = Plan(data=replicas, shard=shards)
@@ -200,20 +211,12 @@ def test_tensor(name, ranks):
     assert sent == {ranks_apart(ranks): pytest.approx(expected, rel=EXACT)}
 
 
-def starts_of(name, stages):
-    """Where trials cut the network."""
-    graph = traced(name, SAMPLES * MICRO_BATCHES_A_STAGE * stages)
-    with torch.device("meta"):
-        network = built(name)
-    return applied_cuts(network, NETWORKS[name].signature, graph, columns(graph), [stages]).starts[stages]
-
-
 def cut(name, stages, plan):
-    """What stages are priced to send, and what they send."""
-    network, measured = built(name), NETWORKS[name]
+    """What stages are priced to send, where trials cut, and what they send."""
+    network, measured, graph = built(name), NETWORKS[name], traced(name)
     parts = partition(network, measured.signature, SAMPLES, stages)
-    sent = piped(network, parts, plan, measured.inputs(SAMPLES * plan.micro_batches))
-    return priced(name, plan, starts_of(name, stages)), sent
+    expected = priced(name, plan, unit_starts(parts, graph, columns(graph)))
+    return expected, piped(network, parts, plan, measured.inputs(SAMPLES * plan.micro_batches))
 
 
 @pytest.mark.parametrize(("name", "stages"), pairs(PIPELINE))
@@ -224,7 +227,7 @@ def test_pipeline(name, stages):
 
 
 @pytest.mark.parametrize(
-    ("name", "stages"), [("mlp-1", 3), ("lenet5", 2), ("convnet-1", 2), ("gated", 4), ("mixer", 2)]
+    ("name", "stages"), [("mlp-1", 3), ("lenet5", 2), ("convnet-1", 2), ("gated", 4), ("mixer", 2), ("detached", 2)]
 )
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_data_and_pipeline(name, stages, replicas):
@@ -267,9 +270,10 @@ def test_pipeline_and_tensor(name, ranks):
     plan, measured = Plan(pipeline=2, tensor=ranks, micro_batches=2), NETWORKS[name]
     parts = partition(built(name), measured.signature, SAMPLES, 2)
     layers = [layers_within(name, {path for path, _ in part.named_modules()}) for part in parts]
+    graph, divided = traced(name), divided_layers(traced(name))
+    work = columns(graph, [layer for one in divided for layer in one.by_columns])
+    share = divide(work, plan, machine(), unit_starts(parts, graph, work))
     sent = piped_in_parts(parts, layers, plan, measured.inputs(SAMPLES * plan.micro_batches))
-    divided = divided_layers(traced(name))
-    share = divide(columns(traced(name), [0]), plan, machine(), starts_of(name, 2))
     for stage, own in enumerate(sent):
         here = [one for one in divided if share.stage[one.by_columns[0]] == stage]
         within = plan.micro_batches * priced_layers(name, ranks, here)
