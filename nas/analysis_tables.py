@@ -187,6 +187,7 @@ def plans(found: Planned) -> RenderableGroup:
         )
     if found.slower:
         told.append(f"not offered, no faster than another of as few devices: {counted(len(found.slower), 'plan')}")
+    told += [f"would gain at most {one.times:.2f} times, by {one.what}: {one.why}" for one in found.gains]
     table = options(found.offered, found.batch)
     return RenderableGroup(Text(title, style="bold"), table, *map(Text, told))
 

@@ -14,6 +14,7 @@ from nas.present_machine import present_device, trial_rates
 from search_spaces.operator_graph import OperatorGraph
 from trainers import Plan, numbers_to_json
 from trainers.parallelism.calibrated import Calibrated
+from trainers.parallelism.gains import Gain, would_gain
 from trainers.parallelism.memory import fits
 from trainers.parallelism.option import Option
 from trainers.parallelism.rates import Machine
@@ -23,13 +24,15 @@ from trainers.parallelism.rates import Machine
 class Planned:
     """``every`` plan of up to ``devices`` for a global ``batch`` that can be priced on a ``machine``.
 
-    ``limits`` say why there are no others, ``said`` how the rates were found where they were not kept.
+    ``gains`` are what other ways would gain at most, once they can be applied. ``limits`` say why there are no other
+    plans, ``said`` how the rates were found where they were not kept.
     """
 
     machine: Machine
     devices: int
     batch: int
     every: tuple[Option, ...]
+    gains: tuple[Gain, ...] = ()
     limits: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
 
@@ -61,6 +64,7 @@ class Planned:
             "memory_log_error": MEMORY_ERROR,
             "options": [self._plain(option) for option in self.offered],
             "dropped": [{"reason": reason, **self._plain(option)} for reason, option in dropped],
+            "would_gain": [{"by": gain.what, "at_most": gain.times, "why": gain.why} for gain in self.gains],
             "limits": list(self.limits),
             "said": list(self.said),
         }
@@ -106,7 +110,8 @@ def plan_network(
         limits.append(f"more than {within} devices: no link between machines is known")
     model = Calibrated(machine, of.size.optimizer)
     every = priced(step.work, model, devices, graph.batch, cuts=step.cuts.starts)
-    return Planned(machine, devices, graph.batch, tuple(every), tuple(limits), tuple(said))
+    gains = would_gain(graph, step.work(graph.batch), machine, devices)
+    return Planned(machine, devices, graph.batch, tuple(every), gains, tuple(limits), tuple(said))
 
 
 def _refused(of: Analysed, stages: Sequence[int]) -> list[str]:
