@@ -117,7 +117,7 @@ def _predicted(family: str, trial: Trial, machine: Machine) -> dict[Plan, float]
     network = meta_network(SPACES.load(family)(), candidate.architecture, signature)
     size = StepSize.of({}, candidate.hyperparameters)
     step = TracedStep.of(network, signature, size.batch, (2,))
-    options = priced(step.work, Calibrated(machine, size.optimizer), 2, size.batch, cuts=step.cuts.starts)
+    options = priced(step.work, Calibrated(machine, size.optimizer), 2, size.batch, cuts=step.starts)
     return {option.plan: option.seconds for option in options if option.plan in PLANS}
 
 

@@ -4,7 +4,7 @@ A plan is legal where its axes can be applied, its width is at most the devices,
 is worth its devices where no plan of as many or fewer is as fast.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil, inf
@@ -30,9 +30,9 @@ MEMORY_ERROR = 0.05
 
 Workloads = Callable[[int], Workload]
 """The workload of a micro-batch of so many samples, such as `trainers.parallelism.scaling.Scaled`."""
-CutsByStages = Mapping[int, tuple[int, ...] | None]
-"""Numbers of stages that a network can be cut into, with the units before which they start, None where the model cuts
-(`trainers.parallelism.applied_cuts`)."""
+Cuts = Callable[[Plan], tuple[int, ...]]
+"""Units before which stages start in a trial under a plan, ValueError where it cannot be cut so, such as
+`trainers.parallelism.traced_step.TracedStep.starts`."""
 
 
 def model_of(machine: Machine, optimizer: str, momentum: float) -> Calibrated:
@@ -46,7 +46,7 @@ def plans(
     devices: int,
     batch: int,
     installed: Collection[str] = INSTALLED_AXES,
-    cuts: CutsByStages | None = None,
+    cuts: Cuts | None = None,
 ) -> tuple[Option, ...]:
     """The plans for a global ``batch`` that fit on the devices and are worth them, fewest devices first.
 
@@ -63,23 +63,18 @@ def priced(
     devices: int,
     batch: int,
     installed: Collection[str] = INSTALLED_AXES,
-    cuts: CutsByStages | None = None,
+    cuts: Cuts | None = None,
 ) -> Iterator[Option]:
     """Every legal plan with its price, whether it fits or not.
 
-    Left out are those that cannot split this network, and those wider than ``reach``. Pipelines have the stages of
-    ``cuts`` alone; where that is None, as many as there are units.
+    Left out are those that cannot split this network, and those wider than ``reach``. Without ``cuts`` the model cuts
+    pipelines by itself, anywhere between units.
     """
     machine = model.machine
     for plan in legal(reach(machine, devices), batch, installed):
-        starts = None
-        if cuts is not None and plan.pipeline > 1:
-            if plan.pipeline not in cuts:
-                continue
-            starts = cuts[plan.pipeline]
         try:
-            cost = model.price(work(micro_batch(plan, batch)), plan, starts)
-        except ValueError:  # fewer units than stages, nothing that the tensor axis divides, no such link
+            cost = model.price(work(micro_batch(plan, batch)), plan, cuts(plan) if cuts else None)
+        except ValueError:  # fewer places than stages, nothing that the tensor axis divides, no such link
             continue
         yield Option(plan, cost.seconds, cost.memory_bytes, cost.log_error)
 

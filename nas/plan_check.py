@@ -72,7 +72,8 @@ class CutsInto:
         """Raise Infeasible with the reason; a network that has to be built for real is judged by its trial."""
         if network is not None:
             from search_spaces.tracing import class_loss
-            from trainers.parallelism.partition import CutError, partition
+            from trainers.parallelism.chain import CutError
+            from trainers.parallelism.partition import partition
 
             try:
                 partition(network, signature, 2, self.stages, self.loss() if self.loss else class_loss)

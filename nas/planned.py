@@ -18,6 +18,7 @@ from trainers.parallelism.gains import Gain, would_gain
 from trainers.parallelism.memory import fits
 from trainers.parallelism.option import Option
 from trainers.parallelism.rates import Machine
+from trainers.parallelism.workload import columns, torch_operator
 
 
 @dataclass(frozen=True)
@@ -104,13 +105,13 @@ def plan_network(
     within = reach(machine, devices)
     stages = [number for number in degrees(within) if number > 1]
     refused = _refused(of, stages)
-    step = TracedStep.of(of.network, of.signature, graph.batch, () if refused else stages, of.loss or class_loss, graph)
+    step = TracedStep.of(of.network, of.signature, graph.batch, () if refused else stages, of.loss or class_loss)
     limits = [*step.limits, *refused]
     if within < devices:
         limits.append(f"more than {within} devices: no link between machines is known")
     model = Calibrated(machine, of.size.optimizer)
-    every = priced(step.work, model, devices, graph.batch, cuts=step.cuts.starts)
-    gains = would_gain(graph, step.work(graph.batch), machine, devices)
+    every = priced(step.work, model, devices, graph.batch, cuts=step.starts)
+    gains = would_gain(graph, columns(graph, kind=torch_operator), machine, devices)
     return Planned(machine, devices, graph.batch, tuple(every), gains, tuple(limits), tuple(said))
 
 

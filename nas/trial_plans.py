@@ -128,7 +128,7 @@ class PricedPlans:
         if step is None:
             return Chosen(Plan())
         model = self._priced_for(trial.proposal.candidate)
-        options = plans(step.work, model, self._share, step.batch, self._subject.axes, step.cuts.starts)
+        options = plans(step.work, model, self._share, step.batch, self._subject.axes, step.starts)
         return Chosen(options[-1].plan if options else Plan(), options)
 
     def learn(self, trial: Trial, measurement: Measurement) -> None:
@@ -140,9 +140,9 @@ class PricedPlans:
         if step is None or measurement.step_seconds is None:
             return
         plan = Plan.parse(trial.plan)
-        starts = step.cuts.starts.get(plan.pipeline)
         try:
-            measured = Measured(step.work(micro_batch(plan, step.batch)), plan, measurement.step_seconds, starts)
+            work, starts = step.work(micro_batch(plan, step.batch)), step.starts(plan)
+            measured = Measured(work, plan, measurement.step_seconds, starts)
             self._model = self._priced_for(trial.proposal.candidate).observe(measured)
         except ValueError as error:
             _logger.info("%s under plan %s is not learnt from: %s", trial, plan, error)

@@ -92,7 +92,8 @@ class Attention(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """[batch, length, width] to the same shape."""
-        queries, keys, values = self.inputs(features).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        parts = self.inputs(features).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        queries, keys, values = parts.unbind(0)
         mixed = scaled_dot_product_attention(self.rotary(queries), self.rotary(keys), values, is_causal=self.causal)
         result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return result

@@ -100,7 +100,7 @@ def _replica_of(network: torch.nn.Module, context: Context, settings: Settings, 
 
 def _stage_of(network: torch.nn.Module, context: Context, settings: Settings, epochs: int) -> Learner:
     """A stage of the network on this rank; raise Infeasible where it cannot be cut into as many."""
-    from trainers.parallelism.partition import CutError
+    from trainers.parallelism.chain import CutError
     from trainers.staged_learner import staged
 
     try:

@@ -119,16 +119,26 @@ def test_no_plan_is_wider_than_a_machine_whose_link_to_others_is_unknown():
     assert max(o.devices for o in priced(WORK, joined, 8, 64, AXES)) == 8
 
 
+def known_cuts(starts):
+    def cuts(plan):
+        if plan.pipeline > 1 and plan.pipeline not in starts:
+            raise ValueError("it cannot be cut so")
+        return starts.get(plan.pipeline, ())
+
+    return cuts
+
+
 def test_pipelines_have_the_stages_that_the_network_can_be_cut_into():
     known = model()
     freely = {o.plan: o.seconds for o in priced(WORK, known, 3, 32)}
     assert {plan.pipeline for plan in freely} == {1, 2, 3}
-    assert {o.plan.pipeline for o in priced(WORK, known, 3, 32, cuts={})} == {1}
-    for starts in (None, (1,)):
-        given = {o.plan: o.seconds for o in priced(WORK, known, 3, 32, cuts={2: starts})}
-        assert set(given) == {plan for plan in freely if plan.pipeline < 3}
-        for plan, seconds in given.items():
-            assert seconds == known.price(WORK(micro_batch(plan, 32)), plan, starts).seconds
+    uncut = known_cuts({})
+    assert {o.plan.pipeline for o in priced(WORK, known, 3, 32, cuts=uncut)} == {1}
+    given = {o.plan: o.seconds for o in priced(WORK, known, 3, 32, cuts=known_cuts({2: (1,)}))}
+    assert set(given) == {plan for plan in freely if plan.pipeline < 3}
+    for plan, seconds in given.items():
+        starts = (1,) if plan.pipeline == 2 else ()
+        assert seconds == known.price(WORK(micro_batch(plan, 32)), plan, starts).seconds
     assert given[Plan(pipeline=2)] > freely[Plan(pipeline=2)]  # the first layer alone is not the best cut
 
 

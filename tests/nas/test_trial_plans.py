@@ -56,7 +56,7 @@ def test_the_fastest_of_the_share_is_chosen_from_the_pareto_set(on, share):
     network = Linear().build(own.proposal.candidate.architecture, SIGNATURE).to("meta")
     step = TracedStep.of(network, SIGNATURE, 64, tuple(range(2, share + 1)))
     model = replace(model_of(on, "sgd", 0.0), optimizer=size.optimizer)
-    expected = plans(step.work, model, share, 64, AXES, step.cuts.starts)
+    expected = plans(step.work, model, share, 64, AXES, step.starts)
     chosen = PricedPlans(subject(Linear()), on, share).choose(own)
     assert chosen.options == expected
     assert chosen.plan == min(expected, key=lambda option: option.seconds).plan

@@ -34,6 +34,7 @@ def forward_graph(network: nn.Module) -> fx.Graph:
             "its forward() itself asks whether it is training; move that into a module of its own, such as nn.Dropout"
         )
     _keep_defaults(graph)
+    _without_identities(network, graph)
     return graph
 
 
@@ -87,6 +88,14 @@ def _keep_defaults(graph: fx.Graph) -> None:
         for user in list(node.users):
             user.args, user.kwargs = (_with(given, node, default) for given in (user.args, user.kwargs))
         graph.erase_node(node)
+
+
+def _without_identities(network: nn.Module, graph: fx.Graph) -> None:
+    """Let what an identity returns be what it takes: a tensor that passes a border is then sent once."""
+    for node in graph.nodes:
+        if node.op == "call_module" and type(network.get_submodule(str(node.target))) is nn.Identity and node.args:
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
 
 
 def _with(given: Any, node: fx.Node, value: Any) -> Any:

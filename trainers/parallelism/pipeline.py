@@ -41,8 +41,9 @@ def split(share: Share, plan: Plan, machine: Machine) -> Share:
         starts = cuts.starts
     if len(starts) != plan.pipeline - 1:
         raise ValueError(f"plan {plan}: {len(starts)} cuts given, {plan.pipeline - 1} needed")
-    edges = work.crossing_bytes[np.array([0, *starts, work.units])]
-    borders = Exchange("pipeline", Collective.SEND, 2, nodes, edges[:-1] + edges[1:], plan.micro_batches)
+    edges = np.array([0, *starts, work.units])
+    sent = work.returning_bytes[edges[:-1]] + work.crossing_bytes[edges[1:]]
+    borders = Exchange("pipeline", Collective.SEND, 2, nodes, sent, plan.micro_batches)
     return replace(share, work=work, starts=tuple(starts), exchanges=(*share.exchanges, borders))
 
 

@@ -24,6 +24,7 @@ AFFINE = (
     "temporary_bytes",
     "reduced_bytes",
     "value_bytes",
+    "borders",
 )
 SAME = ("kind", "backward", "unit", "divided", "writers", "read", "readers")
 
@@ -54,8 +55,10 @@ class Scaled:
         alike = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1).astype(np.intp)
         return replace(self.first, samples=samples, alike=alike, **changed)
 
-    def _column(self, name: str, part: float) -> FloatArray | float:
+    def _column(self, name: str, part: float) -> FloatArray | float | None:
         first, second = (getattr(work, name) for work in (self.first, self.second))
+        if first is None:
+            return None
         if isinstance(first, float):
             return max(first + part * (second - first), 0.0) if isfinite(first) else first
         return np.asarray(np.maximum(first + part * (second - first), 0.0), np.float64)

@@ -58,6 +58,9 @@ class Workload:
     """What inputs, activations and temporaries take together at the fullest moment, undivided; infinite if unknown."""
     element_bytes: float = 4.0
     """Of a weight, and of its gradient when it is exchanged."""
+    borders: FloatArray | None = None
+    """[2, units + 1] bytes that stages send at a cut before each unit: forward, and gradients back; 0 at both ends.
+    None: all that forward operators read across it, both ways."""
     tensor_ranks: int = 1
     """Devices that the tensor axis has divided the operators over."""
 
@@ -68,13 +71,20 @@ class Workload:
 
     @cached_property
     def crossing_bytes(self) -> FloatArray:
-        """[units + 1] bytes of forward results, and of inputs, that pass a cut before each unit; 0 at both ends."""
+        """[units + 1] bytes that pass a cut before each unit in the forward pass; 0 at both ends."""
+        if self.borders is not None:
+            return np.asarray(self.borders[0])
         first = np.where(self.writers < 0, 0, self.unit[self.writers])
         last = first.copy()
         np.maximum.at(last, self.read, self.unit[self.readers])
         opened = np.bincount(first + 1, self.value_bytes, self.units + 2)
         closed = np.bincount(last + 1, self.value_bytes, self.units + 2)
         return np.cumsum(opened - closed)[:-1]
+
+    @property
+    def returning_bytes(self) -> FloatArray:
+        """[units + 1] bytes of gradients that pass it in the backward pass."""
+        return self.crossing_bytes if self.borders is None else np.asarray(self.borders[1])
 
     @cached_property
     def unit_inputs(self) -> tuple[tuple[int, ...], ...]:

@@ -8,7 +8,8 @@ from torch.nn.functional import dropout
 
 from search_spaces import SPACES, Signature, TensorType
 from tests.trainers.trainer_samples import Deep
-from trainers.parallelism.partition import CutError, partition
+from trainers.parallelism.chain import CutError
+from trainers.parallelism.partition import partition
 
 IMAGES = Signature(TensorType((3, 16, 16)), TensorType((10,)))
 VECTORS = Signature(TensorType((8,)), TensorType((8,)))

@@ -5,6 +5,7 @@ statistics, once an epoch, is no part of a step.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -26,7 +27,7 @@ from tests.trainers.parallelism.fake_group import (
 )
 from tests.trainers.parallelism.measured_networks import NETWORKS
 from tests.trainers.parallelism.priced_samples import machine
-from trainers.parallelism.applied_cuts import unit_starts
+from trainers.parallelism.chain import Chain
 from trainers.parallelism.cost import divide
 from trainers.parallelism.fully_connected import divided_layers, sent_elements
 from trainers.parallelism.partition import partition
@@ -85,9 +86,13 @@ def traced(name: str, samples: int = SAMPLES) -> OperatorGraph:
     return trace(network, NETWORKS[name].signature, samples)
 
 
-def priced(name, plan, starts=None, divided=()):
-    """Bytes that a process of each stage sends, by axis."""
-    share = divide(columns(traced(name), divided), plan, machine(), starts)
+def priced(name, plan, divided=()):
+    """Bytes that a process sends, by axis."""
+    return by_axis(divide(columns(traced(name), divided), plan, machine()))
+
+
+def by_axis(share):
+    """Bytes that a process of each stage sends."""
     sent = {}
     for exchange in share.exchanges:
         sent[exchange.axis] = sent.get(exchange.axis, 0.0) + exchange.sent_bytes()
@@ -213,9 +218,11 @@ def test_tensor(name, ranks):
 
 def cut(name, stages, plan):
     """What stages are priced to send, where trials cut, and what they send."""
-    network, measured, graph = built(name), NETWORKS[name], traced(name)
+    network, measured = built(name), NETWORKS[name]
     parts = partition(network, measured.signature, SAMPLES, stages)
-    expected = priced(name, plan, unit_starts(parts, graph, columns(graph)))
+    chain = Chain(network)
+    work = chain.workload(measured.signature, SAMPLES)
+    expected = by_axis(divide(work, plan, machine(), chain.starts(work, stages)))
     return expected, piped(network, parts, plan, measured.inputs(SAMPLES * plan.micro_batches))
 
 
@@ -268,11 +275,12 @@ def test_data_and_tensor(name, replicas):
 def test_pipeline_and_tensor(name, ranks):
     """Of networks whose pairs of layers lie in one stage each; what passes borders is whole on every process."""
     plan, measured = Plan(pipeline=2, tensor=ranks, micro_batches=2), NETWORKS[name]
-    parts = partition(built(name), measured.signature, SAMPLES, 2)
+    network = built(name)
+    parts, chain = partition(network, measured.signature, SAMPLES, 2), Chain(network)
     layers = [layers_within(name, {path for path, _ in part.named_modules()}) for part in parts]
-    graph, divided = traced(name), divided_layers(traced(name))
-    work = columns(graph, [layer for one in divided for layer in one.by_columns])
-    share = divide(work, plan, machine(), unit_starts(parts, graph, work))
+    divided, work = divided_layers(traced(name)), chain.workload(measured.signature, SAMPLES)
+    work = replace(work, divided=columns(traced(name), [layer for one in divided for layer in one.by_columns]).divided)
+    share = divide(work, plan, machine(), chain.starts(work, 2))
     sent = piped_in_parts(parts, layers, plan, measured.inputs(SAMPLES * plan.micro_batches))
     for stage, own in enumerate(sent):
         here = [one for one in divided if share.stage[one.by_columns[0]] == stage]
