@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trainers.parallelism.rates import Machine
 
-FORM = 1
+FORM = 2
 """Version of the file's form, and of how rates are measured."""
 
 

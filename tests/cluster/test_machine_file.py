@@ -7,7 +7,7 @@ import pytest
 
 from cluster import known_machine as known
 from cluster.calibration import Calibration
-from cluster.machine_file import DamagedError, Key, cache_folder, load, save
+from cluster.machine_file import FORM, DamagedError, Key, cache_folder, load, save
 from tests.trainers.parallelism.priced_samples import machine
 
 KEY = Key("A processor, 3.0 GHz", "2.13.0+cpu", "float32", 1)
@@ -21,7 +21,7 @@ def test_what_was_saved_is_loaded(tmp_path):
 
 @pytest.mark.parametrize(
     "other",
-    [{"device": "A processor 3.0 GHz"}, {"torch": "2.14.0"}, {"dtype": "bfloat16"}, {"threads": 2}, {"form": 2}],
+    [{"device": "A processor 3.0 GHz"}, {"torch": "2.14.0"}, {"dtype": "bfloat16"}, {"threads": 2}, {"form": FORM + 1}],
 )
 def test_another_key_is_another_file(tmp_path, other):
     save(machine(), KEY, tmp_path)
