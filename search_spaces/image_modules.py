@@ -49,7 +49,7 @@ class ImageClassifier(nn.Module):
         # 1.4 to 2 times faster on a CPU; weights too, else DistributedDataParallel warns of gradients' strides
         for weight in self.parameters():
             if weight.ndim == 4:
-                weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+                weight.data = weight.data.to(memory_format=torch.channels_last)
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits."""
