@@ -10,8 +10,9 @@ from math import exp
 import numpy as np
 
 from trainers.optimizer_states import OptimizerBytes
-from trainers.parallelism import data, pipeline, shard, tensor
+from trainers.parallelism import pipeline
 from trainers.parallelism.arrays import FloatArray
+from trainers.parallelism.axes import AXES
 from trainers.parallelism.collective_costs import all_reduce, half, send
 from trainers.parallelism.memory import memory_bytes
 from trainers.parallelism.operator_costs import device_seconds, host_seconds
@@ -20,8 +21,6 @@ from trainers.parallelism.rates import Machine
 from trainers.parallelism.share import Collective, Exchange, Share
 from trainers.parallelism.workload import Workload
 
-AXES = (tensor.split, pipeline.split, shard.split, data.split)
-"""In the order of the device mesh, from neighbours outwards, but for the pipeline, whose stages the states are of."""
 LEAST_EXPOSED = 0.1
 """Share of an exchange that is never hidden."""
 
@@ -87,7 +86,7 @@ def price(
 
 def divide(work: Workload, plan: Plan, machine: Machine, starts: tuple[int, ...] | None = None) -> Share:
     """One device's share of ``work`` under ``plan``: all axes, one after another."""
-    return reduce(lambda share, split: split(share, plan, machine), AXES, Share(work, starts))
+    return reduce(lambda share, axis: axis.split(share, plan, machine), AXES.values(), Share(work, starts))
 
 
 def step_seconds(share: Share, plan: Plan, machine: Machine, optimizer: OptimizerBytes) -> StepSeconds:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.distributed import ProcessGroup
 
+EXCHANGES = "all-reduce of gradients"
+
 
 def split(share: Share, plan: Plan, machine: Machine) -> Share:
     """All-reduce what a device holds of the gradients once a step, after the last micro-batch.

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from search_spaces import Signature
     from search_spaces.tracing import Loss
 
+EXCHANGES = "activations and gradients at borders of stages"
+
 WORTHWHILE = 1.01
 """How far above its bound the largest stage must be for other orders to be looked at."""
 

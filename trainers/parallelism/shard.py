@@ -6,6 +6,8 @@ from trainers.parallelism.plan import Plan
 from trainers.parallelism.rates import Machine
 from trainers.parallelism.share import Collective, Exchange, Share
 
+EXCHANGES = "2 all-gathers of weights, reduce-scatter of gradients"
+
 
 def split(share: Share, plan: Plan, machine: Machine) -> Share:
     """Gather weights before each forward and backward pass, scatter the sums of gradients once a step."""

@@ -8,6 +8,8 @@ from trainers.parallelism.plan import Plan
 from trainers.parallelism.rates import Machine
 from trainers.parallelism.share import Share
 
+EXCHANGES = "activations and gradients of fully connected layers"
+
 
 def split(share: Share, plan: Plan, machine: Machine) -> Share:
     """Divide what the workload says can be divided; raise ValueError where that is nothing.

@@ -11,18 +11,15 @@ from math import inf
 import numpy as np
 
 from search_spaces.operator_graph import OperatorGraph
+from trainers.parallelism.axes import AXES
 from trainers.parallelism.cost import divide
 from trainers.parallelism.fully_connected import divided_layers, sent_elements
+from trainers.parallelism.plan import AXES as PLAN_AXES
 from trainers.parallelism.plan import Plan
 from trainers.parallelism.rates import DeviceRates, Link, Machine, OperatorRate
 from trainers.parallelism.workload import Workload, columns
 
-EXCHANGES = {
-    "data": "all-reduce of gradients",
-    "shard": "2 all-gathers of weights, reduce-scatter of gradients",
-    "tensor": "activations and gradients of fully connected layers",
-    "pipeline": "activations and gradients at borders of stages",
-}
+EXCHANGES = {name: str(axis.EXCHANGES) for name in PLAN_AXES for axis in (AXES[name],)}
 
 
 @dataclass(frozen=True, slots=True)

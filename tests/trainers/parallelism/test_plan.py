@@ -2,6 +2,8 @@
 
 import pytest
 
+from trainers.parallelism import plan as plan_module
+from trainers.parallelism.axes import AXES
 from trainers.parallelism.plan import Plan
 
 
@@ -46,3 +48,9 @@ def test_what_is_no_plan_names_the_axes(text):
 def test_a_degree_is_a_positive_integer(degrees):
     with pytest.raises(ValueError, match="an integer of at least 1"):
         Plan(**degrees)
+
+
+def test_every_axis_has_its_file_and_those_that_trials_apply_say_how():
+    assert set(AXES) == set(plan_module.AXES)
+    assert all(axis.EXCHANGES and callable(axis.split) for axis in AXES.values())
+    assert {name for name, axis in AXES.items() if hasattr(axis, "apply")} == set(plan_module.INSTALLED_AXES)
