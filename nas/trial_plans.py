@@ -17,6 +17,7 @@ from trainers import Measurement, Plan
 from trainers.parallelism.option import Option
 
 if TYPE_CHECKING:
+    from cluster.planner import FirstSteps
     from nas.graph_metrics import StepSize
     from trainers.parallelism.calibrated import Calibrated
     from trainers.parallelism.rates import Machine
@@ -97,7 +98,8 @@ class Subject:
 class PricedPlans:
     """The fastest plan of at most ``share`` devices that fits, as predicted by the rates of a ``machine``.
 
-    Predictions are corrected by the steps that trials measure. A network whose graph is unknown begins on one device.
+    Predictions are corrected by the steps that trials measure. A network whose graph is unknown begins on one device,
+    and is priced from its first steps on.
     """
 
     def __init__(self, subject: Subject, machine: "Machine", share: int) -> None:
@@ -107,6 +109,7 @@ class PricedPlans:
         self._share = share
         self._model = replace(model_of(machine, "sgd", 0.0), space=subject.space.name)
         self._steps: dict[int, TracedStep | None] = {}
+        self._first: dict[int, FirstSteps] = {}
 
     @property
     def share(self) -> int:
@@ -122,24 +125,38 @@ class PricedPlans:
 
     def choose(self, trial: Trial) -> Chosen:
         """The fastest of the Pareto set; one device where nothing can be predicted, or nothing seems to fit."""
+        step = self._step(trial)
+        options = self._unknown(trial) if step is None else self._known(trial, step)
+        return Chosen(options[-1].plan if options else Plan(), options)
+
+    def _known(self, trial: Trial, step: "TracedStep") -> tuple[Option, ...]:
         from cluster.planner import plans
 
-        step = self._step(trial)
-        if step is None:
-            return Chosen(Plan())
         model = self._priced_for(trial.proposal.candidate)
-        options = plans(step.work, model, self._share, step.batch, self._subject.axes, step.starts)
-        return Chosen(options[-1].plan if options else Plan(), options)
+        return plans(step.work, model, self._share, step.batch, self._subject.axes, step.starts)
+
+    def _unknown(self, trial: Trial) -> tuple[Option, ...]:
+        """Data-parallel plans from the first steps; none before them."""
+        from cluster.planner import plans_unknown
+
+        first = self._first.get(trial.number)
+        if first is None or "data" not in self._subject.axes:
+            return ()
+        candidate = trial.proposal.candidate
+        parameters, batch = int(trial.metrics.get("parameters", 0)), self._subject.size(candidate).batch
+        return plans_unknown(parameters, self._priced_for(candidate), self._share, batch, first)
 
     def learn(self, trial: Trial, measurement: Measurement) -> None:
         """Correct the predictions for candidates of this space under plans of the same axes."""
-        from cluster.planner import micro_batch
+        from cluster.planner import FirstSteps, micro_batch
         from trainers.parallelism.fitting import Measured
 
-        step = self._steps.get(trial.number)
-        if step is None or measurement.step_seconds is None:
+        if trial.number not in self._steps or measurement.step_seconds is None:
             return
-        plan = Plan.parse(trial.plan)
+        step, plan = self._steps[trial.number], Plan.parse(trial.plan)
+        if step is None:
+            self._first.setdefault(trial.number, FirstSteps(plan, measurement.step_seconds))
+            return
         try:
             work, starts = step.work(micro_batch(plan, step.batch)), step.starts(plan)
             measured = Measured(work, plan, measurement.step_seconds, starts)
@@ -164,4 +181,5 @@ class PricedPlans:
             self._steps[trial.number] = step
             for old in [*self._steps][:-_REMEMBERED]:
                 del self._steps[old]
+                self._first.pop(old, None)
         return self._steps[trial.number]

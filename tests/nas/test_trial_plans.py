@@ -79,9 +79,18 @@ def test_what_does_not_fit_is_not_chosen_and_where_nothing_fits_one_device_tries
     assert (chosen.plan, chosen.options) == (Plan(), ())
 
 
-def test_an_unknown_graph_gets_one_device():
-    chosen = PricedPlans(subject(Masked()), FAST_LINK, 2).choose(trial(Masked()))
+def test_an_unknown_graph_gets_one_device_and_is_priced_from_its_first_steps():
+    choosing = PricedPlans(subject(Masked()), FAST_LINK, 2)
+    chosen = choosing.choose(trial(Masked()))
     assert (chosen.plan, chosen.options) == (Plan(), ())
+    choosing.learn(trial(Masked(), plan="data=1"), measured(0.5))
+    again = choosing.choose(trial(Masked()))
+    assert [(option.plan, option.seconds) for option in again.options] == [
+        (Plan(), 0.5),
+        (Plan(data=2), pytest.approx(0.25)),
+    ]
+    assert again.plan == Plan(data=2)
+    assert choosing.choose(trial(Masked(), number=1)).options == (), "another trial has measured nothing"
 
 
 def test_measured_steps_correct_their_axes_whole_and_others_by_half():

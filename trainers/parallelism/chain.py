@@ -83,7 +83,9 @@ class Chain(nn.Module):
     def workload(self, signature: Signature, samples: int, loss: Loss = class_loss) -> Workload:
         """Of a micro-batch, by these units, with what stages send each other. Raises TraceError."""
         graph = trace(self, signature, samples, loss)
-        return replace(columns(graph, unit=_unit, kind=torch_operator), borders=self._borders.copy())
+        work = columns(graph, unit=_unit, kind=torch_operator)
+        at_work = [int(unit) for unit in dict.fromkeys(map(_unit, graph.operators)) if unit]
+        return replace(work, unit=np.array(at_work, np.intp)[work.unit], borders=self._borders.copy())
 
     def starts(self, work: Workload, stages: int) -> tuple[int, ...]:
         """Units before which stages start so that the largest is as small as can be, for a micro-batch of ``work``.

@@ -66,8 +66,8 @@ class Workload:
 
     @cached_property
     def units(self) -> int:
-        """Number of units."""
-        return int(self.unit.max()) + 1
+        """Number of units; some may have no operator where ``borders`` are given."""
+        return int(self.unit.max()) + 1 if self.borders is None else self.borders.shape[1] - 1
 
     @cached_property
     def crossing_bytes(self) -> FloatArray:

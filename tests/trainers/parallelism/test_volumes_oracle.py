@@ -67,6 +67,7 @@ PIPELINE: dict[str, Sequence[int]] = {
     **dict.fromkeys(("transformer-0", "transformer-words-0", "dropout"), (2,)),
     **dict.fromkeys(("transformer-words-3", "resnet20", "cell201-0"), (4,)),
     "encoder": (2, 3, 8),
+    **dict.fromkeys(("cell201-6", "cell201-8", "cell201-22", "scaled"), (2, 3)),
 }
 
 
