@@ -108,7 +108,7 @@ def _train(family: str, plan: Plan, folder: Path, each: int) -> Study:
 def _epochs(folder: Path, trial: Trial) -> list[float]:
     """Seconds of a step in each epoch but the first."""
     points = curve.read(folder / "trials" / f"{trial.number:05d}")
-    return [point.step_seconds for point in points[1:] if point.step_seconds is not None]
+    return [point.step.seconds for point in points[1:] if point.step is not None]
 
 
 def _predicted(family: str, trial: Trial, machine: Machine) -> dict[Plan, float]:

@@ -4,13 +4,13 @@ A plan is legal where its axes can be applied, its width is at most the devices,
 is worth its devices where no plan of as many or fewer is as fast.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import product
-from math import ceil, inf
+from math import ceil
 
 import numpy as np
 
+from trainers.measurement import MeasuredStep
 from trainers.optimizer_states import OptimizerBytes
 from trainers.parallelism.calibrated import Calibrated
 from trainers.parallelism.collective_costs import all_reduce
@@ -47,13 +47,14 @@ def plans(
     batch: int,
     installed: Collection[str] = INSTALLED_AXES,
     cuts: Cuts | None = None,
+    least: int = 1,
 ) -> tuple[Option, ...]:
     """The plans for a global ``batch`` that fit on the devices and are worth them, fewest devices first.
 
     Empty where none fits; `priced` then says what each would need. Raises ValueError for less than one device or
     sample.
     """
-    every = priced(work, model, devices, batch, installed, cuts)
+    every = priced(work, model, devices, batch, installed, cuts, least)
     return pareto(option for option in every if fits(option.memory_bytes, MEMORY_ERROR, model.machine))
 
 
@@ -64,6 +65,7 @@ def priced(
     batch: int,
     installed: Collection[str] = INSTALLED_AXES,
     cuts: Cuts | None = None,
+    least: int = 1,
 ) -> Iterator[Option]:
     """Every legal plan with its price, whether it fits or not.
 
@@ -71,7 +73,7 @@ def priced(
     pipelines by itself, anywhere between units.
     """
     machine = model.machine
-    for plan in legal(reach(machine, devices), batch, installed):
+    for plan in legal(reach(machine, devices), batch, installed, least):
         try:
             cost = model.price(work(micro_batch(plan, batch)), plan, cuts(plan) if cuts else None)
         except ValueError:  # fewer places than stages, nothing that the tensor axis divides, no such link
@@ -84,20 +86,21 @@ def reach(machine: Machine, devices: int) -> int:
     return devices if any(link.nodes > 1 for link in machine.links) else min(devices, machine.devices_per_node)
 
 
-def legal(devices: int, batch: int, installed: Collection[str] = INSTALLED_AXES) -> Iterator[Plan]:
-    """Plans of at most ``devices`` whose every micro-batch has a sample, along ``installed`` axes alone.
+def legal(devices: int, batch: int, installed: Collection[str] = INSTALLED_AXES, least: int = 1) -> Iterator[Plan]:
+    """Plans of at most ``devices`` whose every micro-batch has ``least`` samples, along ``installed`` axes alone.
 
-    A pipeline alone takes a batch in parts. ``installed`` may name ``recompute`` beside the axes.
+    The plan of one device is among them whatever the batch. A pipeline alone takes a batch in parts. ``installed`` may
+    name ``recompute`` beside the axes.
     """
     if devices < 1 or batch < 1:
         raise ValueError(f"plans: devices = {devices}, batch = {batch}; both are at least 1")
     choices = [degrees(devices) if axis in installed else (1,) for axis in AXES]
     recompute = (False, True) if "recompute" in installed else (False,)
     for data, shard, tensor, pipeline in product(*choices):
-        own = batch // (data * shard)
-        if data * shard * tensor * pipeline > devices or own < 1:
+        own, width = batch // (data * shard), data * shard * tensor * pipeline
+        if width > devices or own < (least if width > 1 else 1):
             continue
-        for exponent in range(own.bit_length() if pipeline > 1 else 1):
+        for exponent in range((own // least).bit_length() if pipeline > 1 else 1):
             for again in recompute:
                 yield Plan(data, shard, tensor, pipeline, 2**exponent, again)
 
@@ -130,34 +133,28 @@ def evaluation_seconds(work: Workload, model: Calibrated, samples: int, ranks: i
     return float(forward.sum()) * ceil(samples / ranks) / work.samples
 
 
-@dataclass(frozen=True, slots=True)
-class FirstSteps:
-    """What the first steps of a trial took under a plan: seconds of a step, memory of a device."""
-
-    plan: Plan
-    seconds: float
-    memory_bytes: float = 0.0
-
-
 def plans_unknown(
-    parameters: int, model: Calibrated, devices: int, batch: int, first: FirstSteps | None = None
+    parameters: int, model: Calibrated, devices: int, batch: int, measured: Mapping[Plan, MeasuredStep]
 ) -> tuple[Option, ...]:
-    """Data-parallel plans of a network without a graph, priced from its ``first`` steps.
+    """Data-parallel plans of a network without a graph, from steps that were ``measured`` under at least one of them.
 
-    Computing goes with the samples of a rank, and the exchange of gradients is hidden behind none of it. Before any
-    step there is one plan, of one device and unknown seconds: infinite, as is their error.
+    Those are taken as they are. For others computing goes with the samples of a rank, from the narrowest that was
+    measured, and the exchange of gradients is hidden behind none of it. Memory is that of the states alone.
     """
     states = parameters * model.optimizer.held + model.machine.device.context_bytes
-    if first is None:
-        alone = Option(Plan(), inf, states, inf)
-        return (alone,) if states <= model.machine.device.memory_bytes else ()
-    per_sample = max(first.seconds - _exchange(first.plan, parameters, model), 0.0) / micro_batch(first.plan, batch)
-    activations = max(first.memory_bytes - states, 0.0) / micro_batch(first.plan, batch)
+    first = min(measured, key=lambda plan: plan.width)
+    own = measured[first].seconds - _exchange(first, parameters, model)
+    per_sample = max(own, 0.0) / micro_batch(first, round(measured[first].samples))
     options = []
-    for plan in legal(devices, batch, ("data",)):
-        samples, error = micro_batch(plan, batch), NOISE if plan == first.plan else SPREAD
-        seconds = samples * per_sample + _exchange(plan, parameters, model)
-        options.append(Option(plan, seconds, states + samples * activations, error))
+    for plan in legal(reach(model.machine, devices), batch, ("data",)):
+        try:
+            seconds = micro_batch(plan, batch) * per_sample + _exchange(plan, parameters, model)
+        except ValueError:  # no such link
+            continue
+        error = NOISE if plan in measured else SPREAD
+        if plan in measured:
+            seconds = measured[plan].seconds * batch / measured[plan].samples
+        options.append(Option(plan, seconds, states, error))
     return pareto(option for option in options if fits(option.memory_bytes, MEMORY_ERROR, model.machine))
 
 

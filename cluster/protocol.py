@@ -27,7 +27,8 @@ class LegId(NamedTuple):
 class Leg:
     """One stretch of a trial's training: from ``start`` (0: nothing) to ``until``, under one plan.
 
-    ``options`` are the priced plans that ``plan`` was chosen from, none where there was no choice.
+    ``options`` are the priced plans that ``plan``, the last, was chosen from, fewest devices first, none without a
+    choice.
     ``source`` names another trial and fidelity whose checkpoint it starts from where it has none of its own.
     ``promoted`` legs go before new trials. ``time_limit`` in seconds, None: none. ``since`` is when the leg was first
     launched, for one that is launched again after a resume: a virtual clock counts from there.

@@ -2,6 +2,8 @@
 
 First fit: legs that go on before new ones, each group in its order; a leg takes the first node that holds it whole,
 else the first nodes of one kind that hold it together. A leg that does not fit now waits; narrower ones behind it go.
+A leg whose plan was chosen from priced options is not spread over nodes that hold it in parts, since it was priced for
+one: it takes the fastest of its options (fewest devices first) that a node has room for.
 """
 
 from collections import deque
@@ -29,6 +31,7 @@ from cluster.protocol import (
     Want,
 )
 from cluster.resources import Allocation, ClusterSpec, Node
+from trainers import Plan
 
 
 class Scheduler:
@@ -113,12 +116,23 @@ class Scheduler:
         for queue in self._waiting:
             for _ in range(len(queue)):
                 leg = queue.popleft()
-                allocation = self._fit(leg.plan.width)
+                plan, allocation = self._choose(leg)
                 if allocation is None:
                     queue.append(leg)  # a full turn of the queue keeps its order
                     continue
                 self._hold(leg.id, allocation)
-                yield Launch(at, (leg,), leg.plan, allocation, leg.time_limit)
+                yield Launch(at, (leg,), plan, allocation, leg.time_limit)
+
+    def _choose(self, leg: Leg) -> tuple[Plan, Allocation | None]:
+        """The leg's plan and devices; of priced options the widest with room, in one node where one could hold it."""
+        if not leg.options:
+            return leg.plan, self._fit(leg.plan.width)
+        largest = max((node.devices for node in self._nodes.values()), default=0)
+        for option in reversed(leg.options):
+            allocation = self._fit(option.devices)
+            if allocation is not None and (len(allocation.parts) == 1 or option.devices > largest):
+                return option.plan, allocation
+        return leg.plan, None
 
     def _room(self) -> int:
         """How many legs of the expected width fit now; a leg's devices are of one kind."""

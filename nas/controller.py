@@ -270,6 +270,8 @@ class Controller:
         if failure.kind is FailureKind.STORAGE:
             self._storage = failure.message
         attempt = next_attempt(trial.failures, failure, Plan.parse(trial.plan), self._scheduler.widest)
+        if failure.kind is FailureKind.INFEASIBLE and self._plans.refuse(trial):
+            attempt = Retry(Plan())  # the plan was ours, and is no verdict on the candidate
         if isinstance(attempt, Retry):
             self._record({**record, "then": "retry", "plan": str(attempt.plan)})
             moved = event.id in self._moved and not self._ending
@@ -296,6 +298,7 @@ class Controller:
         A leg whose measurement is on record has nothing left to run: it is finished here.
         """
         now = self._executor.now()
+        self._plans.recall(self._study.trials())
         active = sorted(self._study.active(), key=lambda trial: trial.launch_order if trial.broken_off else inf)
         done = [trial for trial in active if trial.until in trial.rungs]
         following = [self._finish(now, trial, trial.rungs[trial.until].seconds) for trial in done]
@@ -340,7 +343,7 @@ class Controller:
             widened = Plan.parse(trial.plan)
             if widened.width <= self._scheduler.widest:
                 return Chosen(widened)
-        return self._plans.choose(trial)
+        return self._plans.choose(trial, self._scheduler.widest)
 
     def _submit(self, at: float, leg: Leg) -> None:
         self._obey(self._scheduler.handle(Submitted(at, leg)))
@@ -371,6 +374,7 @@ class Controller:
                 "on": launch.allocation.parts,
             }
             if leg.options:
+                record["share"] = self._plans.share
                 record["options"] = [option.to_json() for option in leg.options]
             if leg.since is not None:
                 record["since"] = leg.since

@@ -1,6 +1,6 @@
 """Why a trial ran as it did: its network's work and depth, the plans it could have, what was predicted and measured."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,12 @@ from nas.config import SearchConfig
 from nas.errors import StudyError
 from nas.event_log import Record
 from nas.parts import Parts
-from nas.plan_check import chosen_axes
 from nas.study import Study, load
 from nas.study_rates import kept_rates
 from nas.trained import check_trained
 from nas.trial import Trial
-from search_spaces import Infeasible, MetaBuildError, meta_network
-from trainers import FailureKind, Fidelity
+from search_spaces import meta_network
+from trainers import Fidelity, MeasuredStep, Measurement
 from trainers.parallelism.option import Option
 
 if TYPE_CHECKING:
@@ -26,17 +25,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunLeg:
-    """A leg as it was last launched: to ``until``, under a ``plan``, chosen from ``options`` where these were priced.
+    """A leg to ``until`` under the ``plan`` of its last launch, chosen from ``options`` for ``share`` devices if any.
 
-    ``step_seconds`` are those measured, None where the trainer says none; ``predicted`` is the plan's own option, as
-    priced at its launch or else now.
+    ``step`` is what was measured, None where the trainer says nothing. ``predicted`` is the option of the plan, as
+    priced at its launch or else now. ``before`` are the plans of earlier launches.
     """
 
     until: Fidelity
     plan: str
     options: tuple[Option, ...] = ()
+    share: int = 1
     predicted: Option | None = None
-    step_seconds: float | None = None
+    step: MeasuredStep | None = None
+    before: tuple[str, ...] = ()
+
+    def seconds(self, batch: int) -> float | None:
+        """Measured for a step of ``batch`` samples, in proportion where steps had others."""
+        return None if self.step is None else self.step.seconds * batch / self.step.samples
 
     def plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -45,7 +50,7 @@ class RunLeg:
             "plan": self.plan,
             "options": [option.to_json() for option in self.options],
             "predicted": None if self.predicted is None else self.predicted.to_json(),
-            "step_seconds": self.step_seconds,
+            "step": None if self.step is None else {"seconds": self.step.seconds, "samples": self.step.samples},
         }
 
 
@@ -100,9 +105,7 @@ def explain(folder: Path, number: int | None, say: Callable[[str], None] = lambd
     config = SearchConfig.from_plain(study.config)
     legs = _legs(event_log.read(folder), trial.number)
     analysis, unknown = _analysis(Parts(config, folder), trial, _devices(study, trial), say)
-    return Explained(
-        trial, _why(config, study, trial), tuple(_priced(leg, analysis) for leg in legs), analysis, unknown
-    )
+    return Explained(trial, _why(config, legs), tuple(_priced(leg, analysis) for leg in legs), analysis, unknown)
 
 
 def _legs(records: Iterable[Record], trial: int) -> list[RunLeg]:
@@ -112,10 +115,14 @@ def _legs(records: Iterable[Record], trial: int) -> list[RunLeg]:
         if record.get("trial") != trial:
             continue
         if record["event"] == "launched":
+            old = legs.get(record["leg"])
+            before, step = ((*old.before, old.plan), old.step) if old else ((), None)
             options = tuple(map(Option.from_json, record.get("options", ())))
-            legs[record["leg"]] = RunLeg(record["until"], record["plan"], options)
+            share = record.get("share", 1)
+            legs[record["leg"]] = RunLeg(record["until"], record["plan"], options, share, step=step, before=before)
         elif record["event"] == "reported":
-            legs[record["leg"]] = replace(legs[record["leg"]], step_seconds=record.get("step_seconds"))
+            measured = Measurement.from_json(record)
+            legs[record["leg"]] = replace(legs[record["leg"]], step=measured.step)
     return [legs[leg] for leg in sorted(legs)]
 
 
@@ -131,13 +138,14 @@ def _analysis(parts: Parts, trial: Trial, devices: int, say: Callable[[str], Non
     from nas.analysis import analyze
     from nas.planned import plan_network
 
-    subject, candidate = parts.subject(()), trial.proposal.candidate
+    subject, candidate = parts.subject(), trial.proposal.candidate
     try:
         network = meta_network(subject.space, candidate.architecture, subject.signature)
-    except (MetaBuildError, Infeasible) as error:
-        return None, str(error)
+        loss = subject.loss()
+    except Exception as error:  # of the user's space, or of the task's data, which need not be here
+        return None, f"{type(error).__name__}: {error}"
     what = {"trial": trial.number, "architecture": str(candidate.architecture)}
-    of = Analysed(what, network, subject.signature, subject.size(candidate), parts.config, subject.loss())
+    of = Analysed(what, network, subject.signature, subject.size(candidate), parts.config, loss)
     found = analyze(of)
     if found.graph is None:
         return found, found.unknown or ""
@@ -152,23 +160,23 @@ def _priced(leg: RunLeg, analysis: "Analysis | None") -> RunLeg:
     return replace(leg, predicted=next((option for option in options if str(option.plan) == leg.plan), None))
 
 
-def _why(config: SearchConfig, study: Study, trial: Trial) -> str:
-    """Why the trial had its plan, in a sentence."""
-    if trial.count(FailureKind.OUT_OF_MEMORY):
-        return "memory ran out under a narrower plan, so this one takes less of each device"
+def _why(config: SearchConfig, legs: Sequence[RunLeg]) -> str:
+    """Why the last leg had its plan, in a sentence."""
+    if not legs:
+        return "it was never launched, so it had no plan"
+    last = legs[-1]
+    if last.options:
+        return (
+            f"cluster.max_concurrent left it {last.share} devices, and of its plans that fit on them this one was "
+            "predicted to be the fastest"
+        )
+    if last.before and last.plan != last.before[-1]:
+        return f"the attempt before, under {last.before[-1]}, could not be trained so"
     if config.plan is not None:
         return f'trial.plan = "{config.plan}" is given for all trials'
-    if trial.options:
-        together = config.cluster.max_concurrent or 1
-        return (
-            f"cluster.max_concurrent = {together} leaves a trial {_devices(study, trial) // together} devices; of its "
-            "plans that fit on them this one is predicted to be the fastest"
-        )
     if config.cluster.max_concurrent is None:
         return (
             "one device: any number of trials may run at once (no cluster.max_concurrent), and no plan speeds one up "
             "by more than the devices it takes"
         )
-    if not chosen_axes(config):
-        return "one device: the trainer does not name axes along which it splits a trial"
-    return "one device: no more fall to each of the trials that run at once, or its plans could not be priced"
+    return "one device: no more fell to it, or its plans could not be priced"

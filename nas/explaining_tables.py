@@ -46,6 +46,7 @@ def _legs(found: Explained) -> Iterator[RenderableType]:
     """Each leg: predicted and measured seconds of a step."""
     if not found.legs:
         return
+    batch = found.analysis.of.size.batch if found.analysis else None
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("leg to", "plan"):
         table.add_column(name, no_wrap=True)
@@ -53,23 +54,24 @@ def _legs(found: Explained) -> Iterator[RenderableType]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("priced", no_wrap=True)
     for leg in found.legs:
-        table.add_row(number(leg.until), leg.plan, *_told(leg))
-    yield Text("\nLegs, with the seconds of a step", style="bold")
+        table.add_row(number(leg.until), leg.plan, *_told(leg, batch))
+    yield Text("\nLegs, with the seconds of a step of the batch", style="bold")
     yield table
 
 
-def _told(leg: RunLeg) -> tuple[str, ...]:
-    measured = "-" if leg.step_seconds is None else time(leg.step_seconds)
+def _told(leg: RunLeg, batch: int | None) -> tuple[str, ...]:
+    seconds = None if batch is None else leg.seconds(batch)
+    measured = "-" if seconds is None else time(seconds)
     if leg.predicted is None:
         return "-", "", measured, "-", ""
-    ratio = "-" if leg.step_seconds is None else f"{leg.step_seconds / leg.predicted.seconds:.2f}"
+    ratio = "-" if seconds is None else f"{seconds / leg.predicted.seconds:.2f}"
     at = "at its launch" if leg.options else "now"
     return time(leg.predicted.seconds), f"± {leg.predicted.log_error:.0%}", measured, ratio, at
 
 
 def _at_launch(found: Explained) -> Iterator[RenderableType]:
     """What the last leg's plan was chosen from."""
-    offered, analysis = found.trial.options, found.analysis
+    offered, analysis = (found.legs[-1].options if found.legs else ()), found.analysis
     if offered and analysis is not None:
         yield Text("\nPlans that the last leg's was chosen from, as predicted at its launch", style="bold")
         yield options(offered, analysis.of.size.batch)

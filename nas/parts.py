@@ -33,7 +33,7 @@ from nas.source import Source, recorder
 from nas.static_stage import STATIC_METRICS, StaticStage
 from nas.strategies import STRATEGIES
 from nas.study import Study
-from nas.study_rates import study_rates
+from nas.study_rates import FILE, study_rates
 from nas.trial_plans import ONE_DEVICE, OnePlan, PricedPlans, Subject, TrialPlans
 from search_spaces import CandidateSpace, Reference, Registry, SearchSpace, hyperparameter_domain
 from search_spaces.diff import space_changes
@@ -171,15 +171,14 @@ class Parts:
         own = [one for one in self._static_code if one not in self.graph.names]
         functions = [(Reference(one).name, _factory(STATIC_METRICS, one)) for one in own]
         if self.plan.pipeline > 1:
-            functions.append(("trial.plan", CutsInto(self.plan.pipeline, self.graph.loss)))
+            functions.append(("trial.plan", CutsInto(self.plan.pipeline, self._loss)))
         return StaticStage(self.space, lambda: self.materials.task.signature, functions, self.config.bounds, self.graph)
 
     @cached_property
     def graph(self) -> GraphMetrics:
         """Metrics of the operator graph that are asked for."""
-        loss = (lambda: self.materials.traced_loss) if self.config.search.trainer == SUPERVISED else None
         names = tuple(one for one in self._static_code if one in GRAPH_NAMES)
-        return GraphMetrics(names, self.config.trainer, loss, lambda: self.rates)
+        return GraphMetrics(names, self.config.trainer, self._loss, lambda: self.rates)
 
     @cached_property
     def _static_code(self) -> list[Any]:
@@ -194,8 +193,14 @@ class Parts:
 
     @cached_property
     def rates(self) -> Machine:
-        """Of the machine by which the study predicts seconds."""
-        return study_rates(self.folder, self.config.trainer)
+        """Of the machine by which the study predicts seconds; with its links where plans are chosen by them."""
+        return study_rates(self.folder, self.config.trainer, links=bool(self._chosen_axes))
+
+    @cached_property
+    def _chosen_axes(self) -> tuple[str, ...]:
+        """Axes along which plans are chosen for each trial; none where one is given, or trials have a device each."""
+        given = self.config.plan is not None or self.config.cluster.max_concurrent is None
+        return () if given else chosen_axes(self.config)
 
     def find_rates(self) -> None:
         """Read or measure the rates where a metric needs them; raises what ``study_rates`` does."""
@@ -212,29 +217,39 @@ class Parts:
 
     def plans(self, executor: Executor) -> TrialPlans:
         """That of the configuration; where it is left to us and trials have devices to choose from, priced ones."""
+        from cluster.planner import reach
+
         cluster = self.config.cluster
-        if self.config.plan is not None or cluster.max_concurrent is None:
+        if not self._chosen_axes or cluster.max_concurrent is None:
             return OnePlan(self.plan)
-        share = Scheduler(executor.cluster, max_devices=cluster.max_devices).widest // cluster.max_concurrent
-        axes = chosen_axes(self.config) if share > 1 else ()
-        if not axes:
+        largest = max((node.devices for node in executor.cluster), default=1)
+        widest = Scheduler(executor.cluster, max_devices=cluster.max_devices).widest
+        share = min(widest // cluster.max_concurrent, largest)
+        if share < 2:
             return ONE_DEVICE
         told = unlike_here(executor.cluster)
-        if told:
-            _logger.warning('trial.plan = "auto": each trial gets one device, for %s', told)
-            return ONE_DEVICE
-        return PricedPlans(self.subject(axes), study_rates(self.folder, self.config.trainer, share), share)
+        if not told and reach(self.rates, share) == share:
+            return PricedPlans(self.subject(self._chosen_axes), self.rates, share)
+        told = told or f"links between {share} devices are unknown; to measure them anew, delete {self.folder / FILE}"
+        _logger.warning('trial.plan = "auto": each trial gets one device: %s', told)
+        return ONE_DEVICE
 
-    def subject(self, axes: tuple[str, ...]) -> Subject:
+    def subject(self, axes: tuple[str, ...] = ()) -> Subject:
         """What is priced along ``axes``."""
-        trainer, materials = self.config.trainer, self.materials
+        trainer = self.config.trainer
         return Subject(
             self.space,
-            materials.task.signature,
+            self.materials.task.signature,
             lambda candidate: StepSize.of(trainer, candidate.hyperparameters),
-            lambda: materials.traced_loss,
+            self._loss,
             axes,
         )
+
+    def _loss(self) -> Any:
+        """The task's as tracing takes it, which may load its data; cross-entropy for trainers of the user's own."""
+        from search_spaces.tracing import class_loss
+
+        return self.materials.traced_loss if self.config.search.trainer == SUPERVISED else class_loss
 
     def controller(
         self, state: SearchState, executor: Executor, log: EventLog, interrupted: Callable[[], int], watch: Watch

@@ -5,6 +5,7 @@ from typing import Any
 
 from cluster import ClusterSpec
 from cluster.known_machine import known_machine
+from cluster.machine_file import device_name
 from nas.config_check import named
 from nas.errors import ConfigError
 from trainers.parallelism.rates import Machine
@@ -31,12 +32,13 @@ def present_device(name: str = "auto") -> str:
 
 
 def unlike_here(cluster: ClusterSpec) -> str:
-    """Why rates of the present machine say nothing of a cluster's devices; empty where they do."""
-    here = "cpu" if present_device() == "cpu" else "gpu"
-    there = sorted({"cpu" if node.kind == "cpu" else "gpu" for node in cluster})
-    if there == [here]:
+    """Why rates of the present machine say nothing of a cluster's devices; empty where they seem to be alike."""
+    device = present_device()
+    here = "cpu" if device == "cpu" else device_name(device)
+    there = sorted({node.kind for node in cluster})
+    if len(there) == 1 and (there[0].lower() in here.lower() or (there[0] == "gpu" and device != "cpu")):
         return ""
-    return f"plans are priced by the rates of this machine's {here}, and the cluster has {' and '.join(there)} devices"
+    return f"plans are priced by the rates of this machine's device ({here}), and the cluster has {', '.join(there)}"
 
 
 def trial_rates(

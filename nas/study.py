@@ -21,7 +21,6 @@ from nas.trial import Outcome, State, Trial
 from search_spaces import Architecture, Bound, Candidate, Values
 from search_spaces.values import from_json
 from trainers import Failure, FailureKind, Fidelity, Measurement, numbers_from_json
-from trainers.parallelism.option import Option
 
 SCHEMA = 1
 _FIRST_ERRORS = 3
@@ -285,7 +284,6 @@ class Study:
         trial.state, trial.broken_off = State.RUNNING, False
         trial.launched_at = record["at"]
         trial.plan = record["plan"]
-        trial.options = tuple(map(Option.from_json, record.get("options", ())))
         trial.on = tuple((node, count) for node, count in record["on"])
         trial.devices = sum(count for _, count in trial.on)
 

@@ -16,16 +16,17 @@ FILE = "rates.json"
 _logger = logging.getLogger(__name__)
 
 
-def study_rates(folder: Path, settings: Mapping[str, Any], devices: int = 1) -> Machine:
-    """Rates of the study in ``folder``, else those of present ``devices`` for trials with ``settings`` of the trainer.
+def study_rates(folder: Path, settings: Mapping[str, Any], links: bool = False) -> Machine:
+    """Rates of the study in ``folder``, else those of one present device for trials with ``settings`` of the trainer.
 
-    These are then kept there. Raises StudyError where the file is damaged, StorageError where it cannot be written.
+    With ``links`` those between all present devices are found too. What is found is then kept there. Raises StudyError
+    where the file is damaged, StorageError where it cannot be written.
     """
     machine = kept_rates(folder)
     if machine is not None:
         return machine
     path = folder / FILE
-    machine = trial_rates(settings, devices=min(devices, local_devices(present_device())), say=_logger.warning)
+    machine = trial_rates(settings, devices=local_devices(present_device()) if links else 1, say=_logger.warning)
     try:
         write_whole(path, machine.to_json() + "\n")
     except OSError as error:

@@ -6,7 +6,6 @@ from enum import StrEnum
 
 from nas.proposal import Proposal
 from trainers import Failure, FailureKind, Fidelity, Measurement
-from trainers.parallelism.option import Option
 
 
 class State(StrEnum):
@@ -48,8 +47,7 @@ class Trial:
     ``rungs`` holds a Measurement per fidelity reached, its metrics joined with the static ones (``parameters``).
     ``until`` is the fidelity that the current leg runs to, ``attempt`` its last launch (-1: not launched yet),
     ``leg_since`` and ``launch_order`` say when it was first launched, ``broken_off`` that its session died while it
-    ran; ``options`` are the priced plans that ``plan`` was chosen from, ``on`` the (node, devices) that it holds.
-    Seconds are the executor's.
+    ran; ``on`` are (node, devices) that it holds. Seconds are the executor's.
     """
 
     number: int
@@ -70,7 +68,6 @@ class Trial:
     leg_since: float = 0.0
     broken_off: bool = False
     plan: str = ""
-    options: tuple[Option, ...] = ()
     devices: int = 0
     on: tuple[tuple[str, int], ...] = ()
     launched_at: float | None = None

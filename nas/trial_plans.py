@@ -6,25 +6,30 @@ priced, and the fastest that fits is taken.
 """
 
 import logging
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nas.trial import Trial
-from search_spaces import Candidate, Infeasible, MetaBuildError, SearchSpace, Signature, meta_network
-from trainers import Measurement, Plan
+from search_spaces import Candidate, SearchSpace, Signature, meta_network
+from trainers import MeasuredStep, Measurement, Plan
+from trainers.optimizer_states import OptimizerBytes
 from trainers.parallelism.option import Option
 
 if TYPE_CHECKING:
-    from cluster.planner import FirstSteps
     from nas.graph_metrics import StepSize
     from trainers.parallelism.calibrated import Calibrated
     from trainers.parallelism.rates import Machine
     from trainers.parallelism.traced_step import TracedStep
 
-_REMEMBERED = 64
-"""Trials whose traced steps are kept, the latest: those that run or may soon go on."""
+_REMEMBERED = 256
+"""Trials of which something is kept, those that were asked for last."""
+_RECALLED = 8
+"""Measured trials that a resumed search learns from, the latest: older ones have lost most of their weight."""
+_LEAST_SAMPLES = 2
+"""Of a micro-batch, for norms refuse to learn from one."""
 
 _logger = logging.getLogger(__name__)
 
@@ -45,18 +50,26 @@ class TrialPlans(Protocol):
         """Devices that a trial takes at most."""
         ...
 
-    def choose(self, trial: Trial) -> Chosen:
-        """The plan of the trial's next leg."""
+    def choose(self, trial: Trial, most: int) -> Chosen:
+        """The plan of the trial's next leg, on at most as many devices as there are now for one leg."""
         ...
 
     def learn(self, trial: Trial, measurement: Measurement) -> None:
         """Take what a leg measured under the trial's plan."""
         ...
 
+    def refuse(self, trial: Trial) -> bool:
+        """Hear that the network could not be trained under the trial's plan; whether another one is chosen next."""
+        ...
+
+    def recall(self, trials: Iterable[Trial]) -> None:
+        """Learn from ``trials`` of earlier sessions."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class OnePlan:
-    """The same plan for all trials."""
+    """The same plan for all trials, of which nothing is learnt."""
 
     plan: Plan = Plan()
 
@@ -65,11 +78,18 @@ class OnePlan:
         """The plan's width."""
         return self.plan.width
 
-    def choose(self, trial: Trial) -> Chosen:
+    def choose(self, trial: Trial, most: int) -> Chosen:
         """The plan."""
         return Chosen(self.plan)
 
     def learn(self, trial: Trial, measurement: Measurement) -> None:
+        """Nothing."""
+
+    def refuse(self, trial: Trial) -> bool:
+        """There is no other."""
+        return False
+
+    def recall(self, trials: Iterable[Trial]) -> None:
         """Nothing."""
 
 
@@ -88,28 +108,37 @@ class Subject:
     """Along which the trainer can split them."""
 
     def traced(self, candidate: Candidate, batch: int, stages: tuple[int, ...]) -> "TracedStep":
-        """Raises TraceError, MetaBuildError or Infeasible where the graph is unknown."""
+        """Raises TraceError, MetaBuildError or Infeasible where the graph is unknown, and what the task's loss does."""
         from trainers.parallelism.traced_step import TracedStep
 
         network = meta_network(self.space, candidate.architecture, self.signature)
         return TracedStep.of(network, self.signature, batch, stages, self.loss())
 
 
+@dataclass
+class _Known:
+    """What is kept of a trial: its traced step, None where its graph is unknown; then steps measured by plan."""
+
+    step: "TracedStep | None"
+    measured: dict[Plan, MeasuredStep]
+    whole: bool = False
+    """Whether it was refused as a pipeline."""
+
+
 class PricedPlans:
     """The fastest plan of at most ``share`` devices that fits, as predicted by the rates of a ``machine``.
 
     Predictions are corrected by the steps that trials measure. A network whose graph is unknown begins on one device,
-    and is priced from its first steps on.
+    and is priced from its own steps on.
     """
 
     def __init__(self, subject: Subject, machine: "Machine", share: int) -> None:
-        from cluster.planner import model_of
+        from trainers.parallelism.calibrated import Calibrated
 
         self._subject = subject
         self._share = share
-        self._model = replace(model_of(machine, "sgd", 0.0), space=subject.space.name)
-        self._steps: dict[int, TracedStep | None] = {}
-        self._first: dict[int, FirstSteps] = {}
+        self._model = Calibrated(machine, OptimizerBytes.of("sgd", 0.0), space=subject.space.name)
+        self._trials: OrderedDict[int, _Known] = OrderedDict()
 
     @property
     def share(self) -> int:
@@ -123,63 +152,81 @@ class PricedPlans:
         within = degrees(reach(self._model.machine, self._share))
         return tuple(number for number in within if number > 1) if "pipeline" in self._subject.axes else ()
 
-    def choose(self, trial: Trial) -> Chosen:
+    def choose(self, trial: Trial, most: int) -> Chosen:
         """The fastest of the Pareto set; one device where nothing can be predicted, or nothing seems to fit."""
-        step = self._step(trial)
-        options = self._unknown(trial) if step is None else self._known(trial, step)
+        known, devices = self._known(trial), min(self._share, most)
+        options = self._priced(trial, known, devices) if devices > 1 else ()
         return Chosen(options[-1].plan if options else Plan(), options)
-
-    def _known(self, trial: Trial, step: "TracedStep") -> tuple[Option, ...]:
-        from cluster.planner import plans
-
-        model = self._priced_for(trial.proposal.candidate)
-        return plans(step.work, model, self._share, step.batch, self._subject.axes, step.starts)
-
-    def _unknown(self, trial: Trial) -> tuple[Option, ...]:
-        """Data-parallel plans from the first steps; none before them."""
-        from cluster.planner import plans_unknown
-
-        first = self._first.get(trial.number)
-        if first is None or "data" not in self._subject.axes:
-            return ()
-        candidate = trial.proposal.candidate
-        parameters, batch = int(trial.metrics.get("parameters", 0)), self._subject.size(candidate).batch
-        return plans_unknown(parameters, self._priced_for(candidate), self._share, batch, first)
 
     def learn(self, trial: Trial, measurement: Measurement) -> None:
         """Correct the predictions for candidates of this space under plans of the same axes."""
-        from cluster.planner import FirstSteps, micro_batch
+        from cluster.planner import micro_batch
         from trainers.parallelism.fitting import Measured
 
-        if trial.number not in self._steps or measurement.step_seconds is None:
+        measured = measurement.step
+        if trial.number not in self._trials or measured is None:
             return
-        step, plan = self._steps[trial.number], Plan.parse(trial.plan)
-        if step is None:
-            self._first.setdefault(trial.number, FirstSteps(plan, measurement.step_seconds))
+        known, plan = self._trials[trial.number], Plan.parse(trial.plan)
+        known.measured[plan] = measured
+        if known.step is None:
             return
         try:
-            work, starts = step.work(micro_batch(plan, step.batch)), step.starts(plan)
-            measured = Measured(work, plan, measurement.step_seconds, starts)
-            self._model = self._priced_for(trial.proposal.candidate).observe(measured)
+            work, starts = known.step.work(micro_batch(plan, round(measured.samples))), known.step.starts(plan)
+            one = Measured(work, plan, measured.seconds, starts)
+            self._model = self._priced_for(trial.proposal.candidate).observe(one)
         except ValueError as error:
             _logger.info("%s under plan %s is not learnt from: %s", trial, plan, error)
+
+    def refuse(self, trial: Trial) -> bool:
+        """Only real tensors show that some networks cannot be cut: such a trial has no pipeline any more."""
+        known = self._known(trial)
+        again = Plan.parse(trial.plan).pipeline > 1 and not known.whole
+        known.whole = known.whole or again
+        return again
+
+    def recall(self, trials: Iterable[Trial]) -> None:
+        """Learn from the latest trials that measured their steps."""
+        latest = [trial for trial in trials if trial.plan and trial.measurement and trial.measurement.step]
+        for trial in latest[-_RECALLED:]:
+            self._known(trial)
+            if trial.measurement is not None:
+                self.learn(trial, trial.measurement)
+
+    def _priced(self, trial: Trial, known: _Known, devices: int) -> tuple[Option, ...]:
+        from cluster.planner import plans
+
+        if known.step is None:
+            return self._unknown(trial, known, devices)
+        axes = tuple(axis for axis in self._subject.axes if not (known.whole and axis == "pipeline"))
+        model = self._priced_for(trial.proposal.candidate)
+        return plans(known.step.work, model, devices, known.step.batch, axes, known.step.starts, _LEAST_SAMPLES)
+
+    def _unknown(self, trial: Trial, known: _Known, devices: int) -> tuple[Option, ...]:
+        """Data-parallel plans from the trial's own steps; none before them, or where its size is unknown."""
+        from cluster.planner import plans_unknown
+
+        parameters = trial.metrics.get("parameters")
+        if not known.measured or parameters is None or "data" not in self._subject.axes:
+            return ()
+        candidate = trial.proposal.candidate
+        batch = self._subject.size(candidate).batch
+        return plans_unknown(int(parameters), self._priced_for(candidate), devices, batch, known.measured)
 
     def _priced_for(self, candidate: Candidate) -> "Calibrated":
         return replace(self._model, optimizer=self._subject.size(candidate).optimizer)
 
-    def _step(self, trial: Trial) -> "TracedStep | None":
-        """The traced step of a trial; None where its graph is unknown."""
-        from search_spaces.tracing import TraceError
+    def _known(self, trial: Trial) -> _Known:
+        if trial.number not in self._trials:
+            self._trials[trial.number] = _Known(self._traced(trial), {})
+            if len(self._trials) > _REMEMBERED:
+                self._trials.popitem(last=False)
+        self._trials.move_to_end(trial.number)
+        return self._trials[trial.number]
 
-        if trial.number not in self._steps:
-            candidate = trial.proposal.candidate
-            try:
-                step = self._subject.traced(candidate, self._subject.size(candidate).batch, self._stages)
-            except (TraceError, MetaBuildError, Infeasible) as error:
-                _logger.info("%s gets one device, its graph being unknown: %s", trial, error)
-                step = None
-            self._steps[trial.number] = step
-            for old in [*self._steps][:-_REMEMBERED]:
-                del self._steps[old]
-                self._first.pop(old, None)
-        return self._steps[trial.number]
+    def _traced(self, trial: Trial) -> "TracedStep | None":
+        candidate = trial.proposal.candidate
+        try:
+            return self._subject.traced(candidate, self._subject.size(candidate).batch, self._stages)
+        except Exception as error:  # of the loss too, which may read the task's data; the trial itself will tell
+            _logger.info("%s begins on one device, its graph being unknown: %s", trial, error)
+            return None

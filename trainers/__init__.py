@@ -3,7 +3,7 @@
 from trainers.checkpoint import Checkpoint, CheckpointFolder, StateError, StorageError
 from trainers.context import Context, Halted, Recipe, Trainer, applied_axes, builds_networks, trains
 from trainers.failure import Diverged, Failure, FailureKind
-from trainers.measurement import Fidelity, Measurement, numbers_from_json, numbers_to_json
+from trainers.measurement import Fidelity, MeasuredStep, Measurement, numbers_from_json, numbers_to_json
 from trainers.parallelism.plan import Plan
 from trainers.registries import TASKS, TRAINERS
 from trainers.runner import Runner
@@ -21,6 +21,7 @@ __all__ = [
     "FailureKind",
     "Fidelity",
     "Halted",
+    "MeasuredStep",
     "Measurement",
     "Plan",
     "Recipe",

@@ -16,7 +16,7 @@ from search_spaces import Bound, Candidate, Reference
 from trainers import curve
 from trainers.checkpoint import Checkpoint, CheckpointFolder, StorageError
 from trainers.materials import Materials
-from trainers.measurement import Fidelity, Measurement
+from trainers.measurement import Fidelity, MeasuredStep, Measurement
 from trainers.parallelism.plan import Plan
 from trainers.task import Data, Task
 
@@ -166,14 +166,14 @@ class Context:
         metrics: Mapping[str, float],
         state: State | None = None,
         seconds: float | None = None,
-        step_seconds: float | None = None,
+        step: MeasuredStep | None = None,
     ) -> None:
         """Report ``metrics`` at ``fidelity``; every rank calls it, rank 0 is heard.
 
         ``state`` is what training goes on from, or a function that makes it: tensors, numbers, texts and containers of
         them. It is written at the leg's end and when the trial is halted, so giving it each time costs nothing.
         ``seconds`` since the leg's start are measured where they are not given; tables and predictions give them.
-        ``step_seconds`` are those of a training step of the whole batch, by which predictions of steps are corrected.
+        ``step`` is what training steps took, by which predictions of them are corrected.
 
         Raises ValueError when ``fidelity`` does not increase or exceeds ``until`` or a metric is no number, and
         `Halted` when the trial was told to end.
@@ -191,11 +191,7 @@ class Context:
         seconds = _number("seconds", seconds)
         if not 0 <= seconds < inf:
             raise ValueError(f"report(): seconds = {seconds!r} is no time")
-        if step_seconds is not None:
-            step_seconds = _number("step_seconds", step_seconds)
-            if not 0 < step_seconds < inf:
-                raise ValueError(f"report(): step_seconds = {step_seconds!r} is no time of a step; leave it out")
-        measurement = Measurement(fidelity, _numbers(metrics), seconds, step_seconds)
+        measurement = Measurement(fidelity, _numbers(metrics), seconds, step)
         halted = self._told_to_end()
         due = fidelity == self.until or halted
         if state is not None and self.checkpoints is not None and due:

@@ -14,6 +14,7 @@ from torch.nn.utils import clip_grad_norm_
 from trainers.batches import Batch, Tensors, batch_count, epoch_batches
 from trainers.evaluation import evaluate
 from trainers.failure import Diverged
+from trainers.measurement import MeasuredStep
 from trainers.optimizers import make_optimizer, restore
 from trainers.precision import Precision, precision_for
 from trainers.schedules import warm_up_cosine
@@ -28,7 +29,7 @@ _STEPS_BETWEEN_CHECKS = 64
 class Learner:
     """One rank's part. ``epochs`` is the length of the schedule; ``network`` is on ``device`` already.
 
-    ``step_seconds`` is the mean of the last epoch's steps but the first; None before, and where there is one alone.
+    ``step`` is the mean of the last epoch's steps but the first; None before, and where there is one alone.
     """
 
     network: nn.Module
@@ -44,7 +45,7 @@ class Learner:
     def __post_init__(self) -> None:
         self.optimizer = make_optimizer(self.network, self.settings)
         self.precision = precision_for(self.settings.precision, self.device)
-        self.step_seconds: float | None = None
+        self.step: MeasuredStep | None = None
         self._forward: nn.Module = self.network
         self._weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
 
@@ -108,7 +109,7 @@ class Learner:
                 first = number + 1
                 sums, norms = [], []
         if steps > 1:
-            self.step_seconds = (self._now() - steady) / (steps - 1)
+            self.step = MeasuredStep((self._now() - steady) / (steps - 1), len(data) / steps)
         self._end_epoch()
         return total / len(data)
 

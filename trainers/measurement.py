@@ -12,27 +12,46 @@ _NOT_FINITE = {"nan": nan, "inf": inf, "-inf": -inf}
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredStep:
+    """What training steps took as a rule: ``seconds`` of one, of ``samples`` over all ranks."""
+
+    seconds: float
+    samples: float
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "samples"):
+            if not 0 < getattr(self, name) < inf:
+                raise ValueError(f"step: {name} = {getattr(self, name)!r} is above 0 and finite; else give no step")
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """Metrics of a trial at ``fidelity``; ``seconds`` from the start of the leg that measured them.
 
-    ``step_seconds`` are those of a training step of the whole batch, where the trainer says them.
+    ``step`` is what its training steps took, where the trainer says it.
     """
 
     fidelity: Fidelity
     metrics: Mapping[str, float]
     seconds: float
-    step_seconds: float | None = None
+    step: MeasuredStep | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        plain = {"fidelity": self.fidelity, "metrics": numbers_to_json(self.metrics), "seconds": self.seconds}
-        return plain if self.step_seconds is None else {**plain, "step_seconds": self.step_seconds}
+        plain: dict[str, Any] = {
+            "fidelity": self.fidelity,
+            "metrics": numbers_to_json(self.metrics),
+            "seconds": self.seconds,
+        }
+        if self.step is not None:
+            plain["step"] = {"seconds": self.step.seconds, "samples": self.step.samples}
+        return plain
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> "Measurement":
         """Inverse of `to_json`; other keys are passed over."""
-        metrics = numbers_from_json(plain["metrics"])
-        return cls(plain["fidelity"], metrics, plain["seconds"], plain.get("step_seconds"))
+        step = MeasuredStep(**plain["step"]) if "step" in plain else None
+        return cls(plain["fidelity"], numbers_from_json(plain["metrics"]), plain["seconds"], step)
 
 
 def numbers_to_json(metrics: Mapping[str, float]) -> dict[str, float | str]:

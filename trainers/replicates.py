@@ -25,7 +25,7 @@ def mean_of(measurements: Sequence[Measurement]) -> Measurement:
     """Mean and standard error of each metric that all replicates have, and the seconds of all of them.
 
     The standard error is s / sqrt(n), with s^2 = sum (x - mean)^2 / (n - 1); not finite where a value is not. A whole
-    number that is equal in all is a count, such as ``parameters``, and has none. The seconds of a step are the first's.
+    number that is equal in all is a count, such as ``parameters``, and has none. What a step took is the first's.
     """
     first, *others = measurements
     metrics: dict[str, float] = {}
@@ -33,7 +33,7 @@ def mean_of(measurements: Sequence[Measurement]) -> Measurement:
         if all(name in other.metrics for other in others):
             metrics |= _mean_and_error(name, [measurement.metrics[name] for measurement in measurements])
     seconds = sum(measurement.seconds for measurement in measurements)
-    return Measurement(first.fidelity, metrics, seconds, first.step_seconds)
+    return Measurement(first.fidelity, metrics, seconds, first.step)
 
 
 def _mean_and_error(name: str, values: Sequence[float]) -> dict[str, float]:

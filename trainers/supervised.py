@@ -46,7 +46,7 @@ class Supervised:
                     metrics = _measure(learner, held_out, context)
                     metrics |= {"train_loss": loss, "parameters": learner.parameters}
                     self._live = (_identity(candidate, context, epoch + 1), learner)
-                    context.report(epoch + 1, metrics, state=learner.state, step_seconds=learner.step_seconds)
+                    context.report(epoch + 1, metrics, state=learner.state, step=learner.step)
                     self._live = self._live if epoch + 1 == until else None
 
     def _take_live(self, candidate: Candidate, context: Context) -> Learner | None:

@@ -8,7 +8,6 @@ import pytest
 
 from cluster.planner import (
     MEMORY_ERROR,
-    FirstSteps,
     degrees,
     evaluation_seconds,
     legal,
@@ -20,6 +19,7 @@ from cluster.planner import (
     priced,
 )
 from tests.trainers.parallelism.priced_samples import ADAM, machine, perceptron
+from trainers.measurement import MeasuredStep
 from trainers.parallelism.calibrated import Calibrated
 from trainers.parallelism.memory import fits
 from trainers.parallelism.option import Option
@@ -190,23 +190,37 @@ class TestWithoutGraph:
     def offered(self, first, **rates):
         return plans_unknown(self.PARAMETERS, model(**rates), 4, 64, first)
 
-    def test_before_its_first_steps_there_is_one_device(self):
-        (only,) = self.offered(None)
-        assert (only.plan, only.seconds, only.log_error) == (Plan(), inf, inf)
-        assert self.offered(None, memory_bytes=15.9 * self.PARAMETERS) == ()
-
     def test_first_steps_price_data_parallel_plans(self):
-        kept = self.offered(FirstSteps(Plan(), 1.0, 20e6), seconds_per_byte=1e-9)
+        kept = self.offered({Plan(): MeasuredStep(1.0, 64)}, seconds_per_byte=1e-9)
         assert [o.plan for o in kept] == [Plan(), Plan(data=2), Plan(data=3), Plan(data=4)]
         assert kept[0].seconds == 1.0
         assert kept[1].seconds == pytest.approx(0.5 + 2 * 4 * self.PARAMETERS / 2 * 1e-9)
-        assert [o.memory_bytes for o in kept] == [20e6, 18e6, pytest.approx(16e6 + 4e6 * 22 / 64), 17e6]
+        assert [o.memory_bytes for o in kept] == [16 * self.PARAMETERS] * 4
         assert kept[0].log_error < kept[1].log_error
+        assert self.offered({Plan(): MeasuredStep(1.0, 64)}, memory_bytes=15.9 * self.PARAMETERS) == ()
 
     def test_steps_of_two_ranks_say_what_one_would_take(self):
-        first = FirstSteps(Plan(data=2), 0.504)
+        first = {Plan(data=2): MeasuredStep(0.504, 64)}
         alone = next(o for o in self.offered(first, seconds_per_byte=1e-9) if o.plan == Plan())
         assert alone.seconds == pytest.approx(1.0)
+
+    def test_what_was_measured_is_not_predicted(self):
+        known = {Plan(): MeasuredStep(1.0, 64), Plan(data=2): MeasuredStep(3.0, 32)}
+        offered = self.offered(known, seconds_per_byte=1e-9)
+        assert Plan(data=2) not in {o.plan for o in offered}, "it takes 6 seconds for the batch"
+
+    def test_plans_beyond_the_links_that_are_known_have_no_price(self):
+        alone = replace(model().machine, devices_per_node=2)
+        known = replace(model(), machine=alone)
+        offered = plans_unknown(self.PARAMETERS, known, 4, 64, {Plan(): MeasuredStep(1.0, 64)})
+        assert max(o.devices for o in offered) == 2
+
+
+@pytest.mark.parametrize("axes", [("data",), ("data", "pipeline")])
+def test_every_micro_batch_has_as_many_samples_as_are_asked_for(axes):
+    few, all_of_them = set(legal(4, 12, axes, least=2)), set(legal(4, 12, axes))
+    assert few == {p for p in all_of_them if p.width == 1 or 12 // (p.data * p.shard) // p.micro_batches >= 2}
+    assert set(legal(4, 1, axes, least=2)) == {Plan()}
 
 
 def test_a_correction_moves_seconds_and_not_the_memory():

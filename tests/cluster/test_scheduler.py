@@ -1,5 +1,7 @@
 """The scheduler's laws, on random sequences of events."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -30,6 +32,7 @@ from cluster import (
 from cluster.placement import first_fit
 from search_spaces import Architecture, Candidate
 from trainers import Failure, FailureKind, Measurement, Plan
+from trainers.parallelism.option import Option
 
 CANDIDATE = Candidate(Architecture({}))
 NAMES = ("a", "b", "c", "d")
@@ -325,3 +328,41 @@ def test_a_draining_node_that_joins_again_is_used():
     scheduler = Scheduler(ClusterSpec((Node("n", 1),)))
     assert scheduler.handle(NodeDraining(0, "n", 30)) == []
     assert scheduler.handle(NodeJoined(1, Node("n", 1))) == [Want(1)]
+
+
+def chosen(number, *widths):
+    """A leg whose last width was chosen from priced ones."""
+    options = tuple(Option(Plan(data=width), 1 / width, 0.0, 0.1) for width in widths)
+    return replace(leg(number, widths[-1]), options=options)
+
+
+def placed(sizes, *legs):
+    """Devices on each node of each leg that is launched at once."""
+    scheduler = Scheduler(ClusterSpec(tuple(Node(name, size) for name, size in zip(NAMES, sizes, strict=False))))
+    launches = [command for one in legs for command in scheduler.handle(Submitted(0.0, one))]
+    return [(str(one.plan), one.allocation.parts) for one in launches if isinstance(one, Launch)]
+
+
+def test_a_priced_leg_is_not_spread_over_nodes_that_hold_it_in_parts():
+    two = [chosen(number, 1, 2) for number in range(3)]
+    assert placed((3, 3), *two) == [
+        ("data=2", (("a", 2),)),
+        ("data=2", (("b", 2),)),
+        ("data=1", (("a", 1),)),
+    ]
+    assert placed((3, 3), leg(0, 2), leg(1, 2), leg(2, 2))[2] == ("data=2", (("a", 1), ("b", 1)))
+
+
+def test_a_leg_that_was_priced_over_several_nodes_gets_them():
+    assert placed((2, 2), chosen(0, 1, 2, 4)) == [("data=4", (("a", 2), ("b", 2)))]
+
+
+def test_a_priced_leg_goes_on_narrower_where_a_node_is_lost():
+    scheduler = Scheduler(ClusterSpec((Node("a", 1), Node("b", 1))))
+    blocked = scheduler.handle(Submitted(0.0, leg(0, 2)))
+    assert ids(blocked) == [0]
+    assert not ids(scheduler.handle(Submitted(1.0, chosen(1, 1, 2))))
+    assert not ids(scheduler.handle(NodeGone(2.0, "b")))
+    lost = Failed(3.0, LegId(0, 0, 0), Failure(FailureKind.NODE_LOST, "", "train"), 1.0)
+    (launch,) = [command for command in scheduler.handle(lost) if isinstance(command, Launch)]
+    assert (launch.legs[0].id.trial, str(launch.plan), launch.allocation.parts) == (1, "data=1", (("a", 1),))

@@ -27,7 +27,7 @@ from tests.nas.test_cli import golden
 from tests.nas.test_graph_metrics import SIGNATURE, Linear, Masked
 from tests.nas.test_plan_check import config, own
 from tests.trainers.parallelism.priced_samples import machine
-from trainers import Measurement, Plan
+from trainers import MeasuredStep, Measurement, Plan
 from trainers.parallelism.traced_step import TracedStep
 
 FAST_LINK = machine(flops_per_second=1e8, seconds_per_byte=1e-12)
@@ -42,11 +42,12 @@ def subject(space, axes=AXES):
 
 def trial(space, width=8, number=0, plan=""):
     candidate = Candidate(space.parse(f"width={width}"), values.Values({"batch_size": 64}))
-    return Trial(number, Proposal(candidate), "", 0, 1, {}, plan=plan)
+    return Trial(number, Proposal(candidate), "", 0, 1, {"parameters": 1000}, plan=plan)
 
 
-def measured(seconds):
-    return Measurement(1, {"val_accuracy": 0.5}, 1.0, step_seconds=seconds)
+def measured(seconds, samples=64):
+    step = None if seconds is None else MeasuredStep(seconds, samples)
+    return Measurement(1, {"val_accuracy": 0.5}, 1.0, step)
 
 
 @pytest.mark.parametrize("share", [1, 2, 4])
@@ -56,78 +57,160 @@ def test_the_fastest_of_the_share_is_chosen_from_the_pareto_set(on, share):
     network = Linear().build(own.proposal.candidate.architecture, SIGNATURE).to("meta")
     step = TracedStep.of(network, SIGNATURE, 64, tuple(range(2, share + 1)))
     model = replace(model_of(on, "sgd", 0.0), optimizer=size.optimizer)
-    expected = plans(step.work, model, share, 64, AXES, step.starts)
-    chosen = PricedPlans(subject(Linear()), on, share).choose(own)
+    expected = plans(step.work, model, share, 64, AXES, step.starts, least=2) if share > 1 else ()
+    chosen = PricedPlans(subject(Linear()), on, share).choose(own, 8)
     assert chosen.options == expected
-    assert chosen.plan == min(expected, key=lambda option: option.seconds).plan
+    assert chosen.plan == min(expected, key=lambda option: option.seconds).plan if expected else Plan()
     assert chosen.plan.width <= share
 
 
 def test_links_decide():
-    assert PricedPlans(subject(Linear()), FAST_LINK, 2).choose(trial(Linear())).plan == Plan(data=2)
-    assert PricedPlans(subject(Linear()), SLOW_LINK, 2).choose(trial(Linear())).plan == Plan()
+    assert PricedPlans(subject(Linear()), FAST_LINK, 2).choose(trial(Linear()), 8).plan == Plan(data=2)
+    assert PricedPlans(subject(Linear()), SLOW_LINK, 2).choose(trial(Linear()), 8).plan == Plan()
 
 
 def test_axes_that_the_trainer_does_not_split_along_are_left_out():
-    chosen = PricedPlans(subject(Linear(), axes=("pipeline",)), FAST_LINK, 2).choose(trial(Linear()))
+    chosen = PricedPlans(subject(Linear(), axes=("pipeline",)), FAST_LINK, 2).choose(trial(Linear()), 8)
     assert {option.plan.data for option in chosen.options} == {1}
 
 
 def test_what_does_not_fit_is_not_chosen_and_where_nothing_fits_one_device_tries():
     full = replace(FAST_LINK, device=replace(FAST_LINK.device, memory_bytes=1.0))
-    chosen = PricedPlans(subject(Linear()), full, 2).choose(trial(Linear()))
+    chosen = PricedPlans(subject(Linear()), full, 2).choose(trial(Linear()), 8)
     assert (chosen.plan, chosen.options) == (Plan(), ())
 
 
 def test_an_unknown_graph_gets_one_device_and_is_priced_from_its_first_steps():
     choosing = PricedPlans(subject(Masked()), FAST_LINK, 2)
-    chosen = choosing.choose(trial(Masked()))
+    chosen = choosing.choose(trial(Masked()), 8)
     assert (chosen.plan, chosen.options) == (Plan(), ())
     choosing.learn(trial(Masked(), plan="data=1"), measured(0.5))
-    again = choosing.choose(trial(Masked()))
+    again = choosing.choose(trial(Masked()), 8)
     assert [(option.plan, option.seconds) for option in again.options] == [
         (Plan(), 0.5),
         (Plan(data=2), pytest.approx(0.25)),
     ]
     assert again.plan == Plan(data=2)
-    assert choosing.choose(trial(Masked(), number=1)).options == (), "another trial has measured nothing"
+    choosing.learn(trial(Masked(), plan="data=2"), measured(2.0))
+    assert choosing.choose(trial(Masked()), 8).plan == Plan(), "what was measured is not predicted any more"
+    assert choosing.choose(trial(Masked(), number=1), 8).options == (), "another trial has measured nothing"
+
+
+def test_an_unknown_graph_is_not_priced_beyond_the_links_that_are_known():
+    alone = replace(FAST_LINK, devices_per_node=2)
+    choosing = PricedPlans(subject(Masked()), alone, 4)
+    choosing.choose(trial(Masked()), 8)
+    choosing.learn(trial(Masked(), plan="data=1"), measured(0.5))
+    assert choosing.choose(trial(Masked()), 8).plan == Plan(data=2)
+
+
+def test_a_loss_that_cannot_be_made_leaves_one_device():
+    def loss():
+        raise FileNotFoundError("data.npz")
+
+    choosing = PricedPlans(replace(subject(Linear()), loss=loss), FAST_LINK, 2)
+    assert choosing.choose(trial(Linear()), 8).plan == Plan()
+
+
+def test_no_more_devices_are_taken_than_there_are():
+    choosing = PricedPlans(subject(Linear()), FAST_LINK, 2)
+    assert choosing.choose(trial(Linear()), 8).plan == Plan(data=2)
+    assert choosing.choose(trial(Linear()), 1).plan == Plan()
+
+
+@pytest.mark.parametrize("batch", [2, 8])
+def test_norms_get_two_samples_of_every_micro_batch(batch):
+    candidate = Candidate(Linear().parse("width=8"), values.Values({"batch_size": batch}))
+    own = Trial(0, Proposal(candidate), "", 0, 1, {})
+    options = PricedPlans(subject(Linear()), FAST_LINK, 8).choose(own, 8).options
+    assert all(batch // o.plan.data // o.plan.micro_batches >= 2 for o in options if o.devices > 1)
+    assert options[0].plan == Plan()
+
+
+def test_a_network_that_could_not_be_cut_has_no_pipeline_any_more():
+    choosing = PricedPlans(subject(Linear(), axes=("pipeline",)), FAST_LINK, 2)
+    piped = choosing.choose(trial(Linear()), 8).plan
+    assert piped.pipeline == 2
+    own = trial(Linear(), plan=str(piped))
+    assert choosing.refuse(own)
+    assert choosing.choose(own, 8).plan == Plan()
+    assert not choosing.refuse(own), "once is enough"
+    assert choosing.choose(trial(Linear(), number=1), 8).plan == piped, "others are others"
+    assert not OnePlan(Plan(pipeline=2)).refuse(own)
+
+
+def test_steps_of_other_batches_teach_in_proportion_to_their_work():
+    choosing = PricedPlans(subject(Linear(), axes=("data",)), DOUBTED, 2)
+    other = TracedStep.of(Linear().build(Linear().parse("width=8"), SIGNATURE).to("meta"), SIGNATURE, 64)
+    model = replace(model_of(DOUBTED, "sgd", 0.0), optimizer=StepSize.of({}, {}).optimizer)
+    seconds = model.price(other.work(20), Plan(data=2)).seconds
+    before = choosing.choose(trial(Linear()), 8)
+    for _ in range(8):
+        choosing.learn(trial(Linear(), plan="data=2"), measured(seconds, samples=40))
+    after = choosing.choose(trial(Linear()), 8)
+    assert [o.seconds for o in after.options] == pytest.approx([o.seconds for o in before.options], rel=1e-6)
+
+
+def test_a_slow_step_is_forgotten_while_others_are_measured():
+    choosing = PricedPlans(subject(Linear(), axes=("data",)), DOUBTED, 2)
+    one, two = (option.seconds for option in choosing.choose(trial(Linear()), 8).options)
+    choosing.learn(trial(Linear(), plan="data=2"), measured(5 * two))
+    assert choosing.choose(trial(Linear()), 8).plan == Plan()
+    for number in range(120):
+        choosing.choose(trial(Linear(), number=number), 8)
+        choosing.learn(trial(Linear(), number=number, plan="data=1"), measured(one))
+    assert choosing.choose(trial(Linear()), 8).plan == Plan(data=2)
+
+
+def test_a_resumed_search_recalls_the_latest_steps():
+    first, again = (PricedPlans(subject(Linear(), axes=("data",)), DOUBTED, 2) for _ in range(2))
+    seconds = first.choose(trial(Linear()), 8).options[-1].seconds
+    done = []
+    for number in range(4):
+        own = trial(Linear(), number=number, plan="data=2")
+        own.rungs[1] = measured(0.7 * seconds)
+        first.choose(own, 8)
+        first.learn(own, own.rungs[1])
+        done.append(own)
+    again.recall([*done, trial(Linear(), number=4)])
+    assert again.choose(trial(Linear(), number=5), 8) == first.choose(trial(Linear(), number=5), 8)
 
 
 def test_measured_steps_correct_their_axes_whole_and_others_by_half():
     choosing = PricedPlans(subject(Linear(), axes=("data",)), DOUBTED, 2)
-    before = {option.plan: option.seconds for option in choosing.choose(trial(Linear())).options}
+    before = {option.plan: option.seconds for option in choosing.choose(trial(Linear()), 8).options}
     for number in range(8):
-        choosing.choose(trial(Linear(), number=number))
+        choosing.choose(trial(Linear(), number=number), 8)
         choosing.learn(trial(Linear(), number=number, plan="data=2"), measured(16 * before[Plan(data=2)]))
-    after = choosing.choose(trial(Linear(), number=9))
+    after = choosing.choose(trial(Linear(), number=9), 8)
     assert after.plan == Plan(), "data=2 takes sixteen times what was predicted"
     assert [option.plan for option in after.options] == [Plan()]
     assert after.options[0].seconds == pytest.approx(4 * before[Plan()], rel=0.05), "half of it, as logarithms"
     choosing.learn(trial(Linear(), number=9, plan="data=1"), measured(before[Plan()]))
-    assert choosing.choose(trial(Linear(), number=9)).options[0].seconds == pytest.approx(before[Plan()], rel=0.1)
+    assert choosing.choose(trial(Linear(), number=9), 8).options[0].seconds == pytest.approx(before[Plan()], rel=0.1)
 
 
 def test_the_prediction_comes_to_what_is_measured():
     choosing = PricedPlans(subject(Linear(), axes=("data",)), DOUBTED, 2)
-    before = choosing.choose(trial(Linear())).options[-1]
+    before = choosing.choose(trial(Linear()), 8).options[-1]
     for number in range(12):
-        choosing.choose(trial(Linear(), number=number))
+        choosing.choose(trial(Linear(), number=number), 8)
         choosing.learn(trial(Linear(), number=number, plan="data=2"), measured(0.8 * before.seconds))
-    after = choosing.choose(trial(Linear(), number=20)).options[-1]
+    after = choosing.choose(trial(Linear(), number=20), 8).options[-1]
     assert after.seconds == pytest.approx(0.8 * before.seconds, rel=0.02)
     assert after.log_error < before.log_error
 
 
 def test_what_is_not_measured_or_not_known_teaches_nothing():
     choosing = PricedPlans(subject(Linear()), FAST_LINK, 2)
-    before = choosing.choose(trial(Linear()))
+    before = choosing.choose(trial(Linear()), 8)
     choosing.learn(trial(Linear(), plan="data=2"), measured(None))
     choosing.learn(trial(Linear(), number=77, plan="data=2"), measured(9.0))
-    assert choosing.choose(trial(Linear())) == before
+    assert choosing.choose(trial(Linear()), 8) == before
 
 
 def test_a_given_plan_is_everybodys():
-    assert OnePlan(Plan(data=2)).choose(trial(Linear())).plan == Plan(data=2)
+    assert OnePlan(Plan(data=2)).choose(trial(Linear()), 8).plan == Plan(data=2)
     assert (OnePlan(Plan(data=2)).share, ONE_DEVICE.share) == (2, 1)
 
 
@@ -140,8 +223,12 @@ def test_axes_to_choose_from_are_those_that_the_trainer_names_and_its_settings_a
 def test_rates_of_this_machine_say_nothing_of_other_devices(monkeypatch):
     monkeypatch.setattr(present_machine, "present_device", lambda name="auto": "cpu")
     assert unlike_here(ClusterSpec((Node("a", 2), Node("b", 2)))) == ""
-    assert "gpu devices" in unlike_here(ClusterSpec((Node("a", 2, "H100"),)))
-    assert "cpu and gpu devices" in unlike_here(ClusterSpec((Node("a", 2), Node("b", 2, "H100"))))
+    assert "the cluster has H100" in unlike_here(ClusterSpec((Node("a", 2, "H100"),)))
+    assert "the cluster has H100, cpu" in unlike_here(ClusterSpec((Node("a", 2), Node("b", 2, "H100"))))
+    monkeypatch.setattr(present_machine, "present_device", lambda name="auto": "cuda:0")
+    monkeypatch.setattr(present_machine, "device_name", lambda device: "NVIDIA H100 80GB HBM3")
+    assert unlike_here(ClusterSpec((Node("a", 2, "H100"),))) == unlike_here(ClusterSpec((Node("a", 2, "gpu"),))) == ""
+    assert unlike_here(ClusterSpec((Node("a", 2, "T4"),)))
 
 
 TABLES = {
@@ -164,13 +251,12 @@ def test_a_search_of_one_trial_at_a_time_gives_it_both_devices_and_explains_it(t
     cluster = {"executor": "ray", "address": "auto", "max_concurrent": 1, "max_devices": 2}
     study = nas.search(folder=tmp_path / "wide", cluster=cluster, **TABLES)
     assert study[0].plan == "data=2"
-    assert all(trial.plan == str(trial.options[-1].plan) for trial in study.trials())
     found = explain(study.folder, 0)
     leg = found.legs[-1]
-    assert (leg.plan, leg.until, leg.predicted) == ("data=2", 2, study[0].options[-1])
-    assert leg.step_seconds > 0
-    assert "max_concurrent = 1 leaves a trial 2 devices" in found.why
-    assert found.plain()["legs"][0]["options"] == [option.to_json() for option in study[0].options]
+    assert (leg.plan, leg.until, leg.predicted, leg.share) == ("data=2", 2, leg.options[-1], 2)
+    assert leg.step.seconds > 0
+    assert "max_concurrent left it 2 devices" in found.why
+    assert found.plain()["legs"][0]["options"] == [option.to_json() for option in leg.options]
 
 
 @pytest.mark.slow
@@ -181,7 +267,7 @@ def test_a_trial_on_one_device_is_priced_when_it_is_explained(tmp_path, rates):
     (leg,) = found.legs
     assert (leg.plan, leg.options) == ("data=1", ())
     assert leg.predicted in found.analysis.planned.every
-    assert leg.step_seconds == study.best().measurement.step_seconds > 0
+    assert leg.step == study.best().measurement.step is not None
     assert "any number of trials may run at once" in found.why
     plain = found.plain()
     assert plain["work"] > plain["depth"] > 0
@@ -197,12 +283,13 @@ def test_the_explanation_has_the_golden_form(tmp_path, rates):
     ]
     architecture = {"depth": 1, "layer.0.width": 16, "activation": "relu", "norm": "none", "dropout": 0.0}
     leg = {"trial": 0, "leg": 0, "attempt": 0, "until": 2}
-    measured = {"fidelity": 2, "metrics": {"val_accuracy": 0.5}, "seconds": 1.0, "step_seconds": 0.0035}
+    measured = {"fidelity": 2, "metrics": {"val_accuracy": 0.5}, "seconds": 1.0}
+    measured["step"] = {"seconds": 0.00175, "samples": 32}
     records = [
         recorded.header(given),
         {"event": "opened", "at": 0.0, "config": given.to_plain(), "cluster": [["node", 2, "cpu"]]},
         {**recorded.proposed(0, 0.0), "architecture": architecture, "hyperparameters": {}, "until": 2},
-        {"event": "launched", "at": 1.0, **leg, "plan": "data=2", "on": [["node", 2]], "options": options},
+        {"event": "launched", "at": 1.0, **leg, "plan": "data=2", "on": [["node", 2]], "options": options, "share": 2},
         {"event": "reported", "at": 2.0, "trial": 0, "leg": 0, **measured},
         {"event": "finished", "at": 2.0, "trial": 0, "leg": 0, "busy": 1.0, "then": "ended", "outcome": "completed"},
     ]

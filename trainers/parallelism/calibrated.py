@@ -32,10 +32,14 @@ class Family(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Where a step of a trial lies among others (``correction.features``), and log(measured / the physics)."""
+    """Where a step of a trial lies among others (``correction.features``), and log(measured / the physics).
+
+    ``number`` counts the observations of all families.
+    """
 
     point: FloatArray
     log_ratio: float
+    number: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +79,7 @@ class Calibrated:
         it is calibrated anew, from this step.
         """
         family = Family.of(self.space, step.plan)
-        seen = Observed(features(step.work, step.plan), self._log_ratio(step))
+        seen = Observed(features(step.work, step.plan), self._log_ratio(step), self._seen)
         mean, deviation = self._expected(seen.point, family)
         before = self.observed.get(family, ()) if abs(seen.log_ratio - mean) <= SURPRISE * deviation else ()
         return replace(self, observed={**self.observed, family: (*before, seen)[-REMEMBERED:]})
@@ -95,8 +99,14 @@ class Calibrated:
 
     def _drift(self, family: Family, deviation: float) -> tuple[float, float]:
         """Mean and standard deviation of what the family's steps strayed beyond what a calibration learnt."""
-        left = [one.log_ratio - self._learnt(one.point)[0] for one in self.observed[family]]
-        return drift(np.array(left), deviation)
+        observed = self.observed[family]
+        left = [one.log_ratio - self._learnt(one.point)[0] for one in observed]
+        return drift(np.array(left), deviation, np.array([self._seen - 1 - one.number for one in observed]))
+
+    @property
+    def _seen(self) -> int:
+        """Observations so far, of all families."""
+        return 1 + max((observed[-1].number for observed in self.observed.values()), default=-1)
 
     def _learnt(self, point: FloatArray) -> tuple[float, float]:
         return (0.0, self.machine.log_error) if self.correction is None else self.correction.at(point)

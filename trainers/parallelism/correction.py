@@ -19,7 +19,8 @@ LENGTH = 4.0
 NOISE = 0.02
 """Standard deviation of log(measured / predicted) between repeats of one step."""
 FORGETTING = 0.9
-"""What an observation's weight is multiplied with for every later one of its family."""
+"""What an observation's weight is multiplied with for every later one: so a family that is not measured any more, say
+since its plans seem slow, comes back to what is thought of it beforehand."""
 DOUBT = 2.0
 """Observations that what is thought beforehand of a family's spread counts as."""
 MOST = 256
@@ -73,16 +74,17 @@ def covariance(points: FloatArray, spread: float) -> FloatArray:
     return _kernel(points, points, spread) + NOISE**2 * np.eye(len(points))
 
 
-def drift(log_ratios: FloatArray, deviation: float) -> tuple[float, float]:
+def drift(log_ratios: FloatArray, deviation: float, ages: FloatArray | None = None) -> tuple[float, float]:
     """Mean and standard deviation of the next log(measured / predicted) of a family.
 
-    ``log_ratios`` [observations] are in the order of time, and the older the less they are trusted. Beforehand both the
+    ``log_ratios`` [observations] are in the order of time, and the older the less they are trusted: ``ages`` count the
+    observations after each, of other families too (None: there are none of these). Beforehand both the
     family and each candidate of it stray by ``deviation``; how much the candidates do is learnt with their mean. Of a
     family that surprises nothing was known.
     """
     if not len(log_ratios):
         return 0.0, deviation
-    trust = FORGETTING ** np.arange(len(log_ratios), dtype=np.float64)[::-1]
+    trust = FORGETTING ** (np.arange(len(log_ratios), dtype=np.float64)[::-1] if ages is None else ages)
     seen, before = float(trust.sum()), max(deviation, NOISE) ** 2
     mean = float(trust @ log_ratios) / seen
     within = (DOUBT * before + float(trust @ (log_ratios - mean) ** 2)) / (DOUBT + seen)
