@@ -48,6 +48,8 @@ class RunLeg:
         return {
             "until": self.until,
             "plan": self.plan,
+            "before": list(self.before),
+            "share": self.share,
             "options": [option.to_json() for option in self.options],
             "predicted": None if self.predicted is None else self.predicted.to_json(),
             "step": None if self.step is None else {"seconds": self.step.seconds, "samples": self.step.samples},
