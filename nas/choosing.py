@@ -10,7 +10,8 @@ def choose(study: Study, number: int | None = None) -> Trial:
     """Return trial ``number``, or the best one for None; raise StudyError where there is none."""
     if number is not None:
         if not 0 <= number < len(study):
-            raise StudyError(f"trial {number}: {study.folder} has trials 0 to {len(study) - 1}")
+            there = f"trials 0 to {len(study) - 1}" if len(study) else "no trials"
+            raise StudyError(f"trial {number}: {study.folder} has {there}")
         return study[number]
     best = study.best()
     if best is None:

@@ -1,5 +1,6 @@
 """Why a trial ran as it did: its network's work and depth, the plans it could have, what was predicted and measured."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nas import event_log
 from nas.choosing import choose
 from nas.config import SearchConfig
+from nas.display import counted
 from nas.errors import StudyError
 from nas.event_log import Record
 from nas.parts import Parts
@@ -107,7 +109,9 @@ def explain(folder: Path, number: int | None, say: Callable[[str], None] = lambd
     config = SearchConfig.from_plain(study.config)
     legs = _legs(event_log.read(folder), trial.number)
     analysis, unknown = _analysis(Parts(config, folder), trial, _devices(study, trial), say)
-    return Explained(trial, _why(config, legs), tuple(_priced(leg, analysis) for leg in legs), analysis, unknown)
+    return Explained(
+        trial, _why(config, legs, unknown), tuple(_priced(leg, analysis) for leg in legs), analysis, unknown
+    )
 
 
 def _legs(records: Iterable[Record], trial: int) -> list[RunLeg]:
@@ -129,9 +133,12 @@ def _legs(records: Iterable[Record], trial: int) -> list[RunLeg]:
 
 
 def _devices(study: Study, trial: Trial) -> int:
-    """As many as a trial of the study could have had."""
+    """As many as a trial of the study could have had, all of one kind."""
     limit = study.config.get("cluster", {}).get("max_devices")
-    there = sum(node.devices for node in study.machines)
+    kinds: Counter[str] = Counter()
+    for node in study.machines:
+        kinds[node.kind] += node.devices
+    there = max(kinds.values(), default=1)
     return max(1, trial.devices, there if limit is None else min(there, limit))
 
 
@@ -162,20 +169,22 @@ def _priced(leg: RunLeg, analysis: "Analysis | None") -> RunLeg:
     return replace(leg, predicted=next((option for option in options if str(option.plan) == leg.plan), None))
 
 
-def _why(config: SearchConfig, legs: Sequence[RunLeg]) -> str:
+def _why(config: SearchConfig, legs: Sequence[RunLeg], unknown: str) -> str:
     """Why the last leg had its plan, in a sentence."""
     if not legs:
         return "it was never launched, so it had no plan"
     last = legs[-1]
     if last.options:
         return (
-            f"cluster.max_concurrent left it {last.share} devices, and of its plans that fit on them this one was "
-            "predicted to be the fastest"
+            f"cluster.max_concurrent left it {counted(last.share, 'device')}, and of its plans that fit on them this "
+            "one was predicted to be the fastest"
         )
     if last.before and last.plan != last.before[-1]:
         return f"the attempt before, under {last.before[-1]}, could not be trained so"
     if config.plan is not None:
         return f'trial.plan = "{config.plan}" is given for all trials'
+    if unknown:
+        return "one device: its graph is unknown, so nothing could be predicted before it had measured a step"
     if config.cluster.max_concurrent is None:
         return (
             "one device: any number of trials may run at once (no cluster.max_concurrent), and no plan speeds one up "

@@ -28,8 +28,9 @@ _REMEMBERED = 256
 """Trials of which something is kept, those that were asked for last."""
 _RECALLED = 8
 """Measured trials that a resumed search learns from, the latest: older ones have lost most of their weight."""
-_LEAST_SAMPLES = 2
-"""Of a micro-batch, for norms refuse to learn from one."""
+_LEAST_SAMPLES = 4
+"""Of a micro-batch of ``batch_size``: batches of an epoch are equal, perhaps half as large, and norms refuse to learn from
+one sample."""
 
 _logger = logging.getLogger(__name__)
 

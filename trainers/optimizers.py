@@ -27,7 +27,11 @@ def make_optimizer(network: nn.Module, settings: Settings) -> torch.optim.Optimi
         betas = (settings.momentum, 0.999)
         return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=betas, fused=fused)
     momentum = settings.momentum
-    return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=momentum, nesterov=momentum > 0, fused=fused)
+    sgd = torch.optim.SGD(groups, lr=settings.learning_rate, momentum=momentum, nesterov=momentum > 0, fused=fused)
+    if momentum > 0:  # torch's fused step fails where some weights got a gradient before and others get their first
+        for weight in (*decayed, *others):
+            sgd.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
+    return sgd
 
 
 def _trainable(network: nn.Module) -> Iterator[tuple[nn.Parameter, bool]]:

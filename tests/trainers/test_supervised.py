@@ -239,3 +239,37 @@ def test_a_build_that_is_no_module(tmp_path: Path) -> None:
         "build",
         "the space's build() returned a int, not a torch.nn.Module",
     )
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_weights_that_get_a_gradient_in_some_steps_only_are_optimised(optimizer: str) -> None:
+    """As under stochastic depth: torch's fused SGD alone fails where some get their first one later than others."""
+    layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+    before = layers[1].weight.detach().clone()
+    learning = make_optimizer(layers, Settings(optimizer=optimizer))
+    for used in (1, 2, 1):
+        learning.zero_grad()
+        values = torch.ones(2, 4)
+        for layer in list(layers)[:used]:
+            values = layer(values)
+        values.square().sum().backward()
+        learning.step()
+    assert not torch.equal(layers[1].weight, before)
+
+
+def test_momentum_begins_with_the_first_gradient() -> None:
+    first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+    second.load_state_dict(first.state_dict())
+    settings = Settings()
+    plain = torch.optim.SGD(
+        [{"params": [second.weight], "weight_decay": settings.weight_decay}, {"params": [second.bias]}],
+        lr=settings.learning_rate,
+        momentum=settings.momentum,
+        nesterov=True,
+    )
+    for network, optimizer in ((first, make_optimizer(first, settings)), (second, plain)):
+        for _ in range(3):
+            optimizer.zero_grad()
+            network(torch.ones(2, 4)).square().sum().backward()
+            optimizer.step()
+    assert torch.allclose(first.weight, second.weight, rtol=1e-6)
