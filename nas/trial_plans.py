@@ -29,8 +29,8 @@ _REMEMBERED = 256
 _RECALLED = 8
 """Measured trials that a resumed search learns from, the latest: older ones have lost most of their weight."""
 _LEAST_SAMPLES = 4
-"""Of a micro-batch of ``batch_size``: batches of an epoch are equal, perhaps half as large, and norms refuse to learn from
-one sample."""
+"""Of a micro-batch of ``batch_size``: batches of an epoch are equal, perhaps half as large, and norms refuse to learn
+from one sample."""
 
 _logger = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ only tensors pass a border.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 from torch import Tensor, fx, nn
 
-from search_spaces.operator_graph import Operator
+from search_spaces.operator_graph import Operator, Phase
 from search_spaces.signature import Signature
 from search_spaces.tracing import Loss, class_loss, trace
 from trainers.parallelism.forward_graph import UnknownGraphError, forward_graph
@@ -84,7 +84,8 @@ class Chain(nn.Module):
         """Of a micro-batch, by these units, with what stages send each other. Raises TraceError."""
         graph = trace(self, signature, samples, loss)
         work = columns(graph, unit=_unit, kind=torch_operator)
-        at_work = [int(unit) for unit in dict.fromkeys(map(_unit, graph.operators)) if unit]
+        named = (_unit(operator) for operator in graph.operators if operator.phase is Phase.FORWARD)
+        at_work = [int(unit) for unit, _ in groupby(filter(None, named))]  # one that shares a module goes by its first
         return replace(work, unit=np.array(at_work, np.intp)[work.unit], borders=self._borders.copy())
 
     def starts(self, work: Workload, stages: int) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from torch import nn
 
 from search_spaces import SPACES, Signature, TensorType, meta_network
 from search_spaces.tracing import trace
+from tests.trainers.parallelism.test_partition import Tied
 from trainers.parallelism.chain import Chain
 from trainers.parallelism.partition import partition
 from trainers.parallelism.plan import Plan
@@ -125,3 +126,11 @@ def test_an_identity_beside_a_tensor_is_not_sent_twice():
 
     work = Chain(Skip().to("meta")).workload(VECTORS, 4)
     assert work.crossing_bytes.max() == 4 * 4 * 8
+
+
+def test_calls_of_one_module_are_priced_in_the_stage_that_holds_it():
+    signature = Signature(TensorType((8,)), TensorType((8,)))
+    step = TracedStep.of(Tied().to("meta"), signature, 16, [3])
+    starts = step.starts(Plan(pipeline=3, micro_batches=2))
+    held = np.add.reduceat(step.work(8).per_unit(step.work(8).parameters), [0, *starts])
+    assert held.tolist() == [72, 2 * 72, 72]
