@@ -187,7 +187,7 @@ def _why(config: SearchConfig, legs: Sequence[RunLeg], unknown: str) -> str:
         return "one device: its graph is unknown, so nothing could be predicted before it had measured a step"
     if config.cluster.max_concurrent is None:
         return (
-            "one device: any number of trials may run at once (no cluster.max_concurrent), and no plan speeds one up "
-            "by more than the devices it takes"
+            "one device: any number of trials may run at once (no cluster.max_concurrent), and a plan rarely speeds "
+            "one up by more than the devices it takes"
         )
     return "one device: no more fell to it, or its plans could not be priced"

@@ -1,7 +1,7 @@
 """Which plan a trial's next leg gets: one for all of them, or for each the fastest of its share of the devices.
 
-A trial that shares the machines with others is best served by one device, for no plan speeds it up by more than the
-devices it takes. Where fewer trials run at once than there are devices, each has several to itself: its plans are
+A trial that shares the machines with others is best served by one device, for a plan rarely speeds it up by more than
+the devices it takes. Where fewer trials run at once than there are devices, each has several to itself: its plans are
 priced, and the fastest that fits is taken.
 """
 
