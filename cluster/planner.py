@@ -40,22 +40,9 @@ def model_of(machine: Machine, optimizer: str, momentum: float) -> Calibrated:
     return Calibrated(machine, OptimizerBytes.of(optimizer, momentum))
 
 
-def plans(
-    work: Workloads,
-    model: Calibrated,
-    devices: int,
-    batch: int,
-    installed: Collection[str] = INSTALLED_AXES,
-    cuts: Cuts | None = None,
-    least: int = 1,
-) -> tuple[Option, ...]:
-    """The plans for a global ``batch`` that fit on the devices and are worth them, fewest devices first.
-
-    Empty where none fits; `priced` then says what each would need. Raises ValueError for less than one device or
-    sample.
-    """
-    every = priced(work, model, devices, batch, installed, cuts, least)
-    return pareto(option for option in every if fits(option.memory_bytes, MEMORY_ERROR, model.machine))
+def worthwhile(options: Iterable[Option], machine: Machine) -> tuple[Option, ...]:
+    """Those that fit on the devices of a ``machine`` and are worth them, fewest devices first; none where none fits."""
+    return pareto(option for option in options if fits(option.memory_bytes, MEMORY_ERROR, machine))
 
 
 def priced(
@@ -70,7 +57,7 @@ def priced(
     """Every legal plan with its price, whether it fits or not.
 
     Left out are those that cannot split this network, and those wider than ``reach``. Without ``cuts`` the model cuts
-    pipelines by itself, anywhere between units.
+    pipelines by itself, anywhere between units. Raises ValueError for less than one device or sample.
     """
     machine = model.machine
     for plan in legal(reach(machine, devices), batch, installed, least):
@@ -155,7 +142,7 @@ def plans_unknown(
         if plan in measured:
             seconds = measured[plan].seconds * batch / measured[plan].samples
         options.append(Option(plan, seconds, states, error))
-    return pareto(option for option in options if fits(option.memory_bytes, MEMORY_ERROR, model.machine))
+    return worthwhile(options, model.machine)
 
 
 def _exchange(plan: Plan, parameters: int, model: Calibrated) -> float:

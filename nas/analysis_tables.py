@@ -47,7 +47,7 @@ def analysis(console: Console, found: Analysis, every: bool = False) -> None:
         console.print(Text(f"\nwithout a formula, an operation for each number written: {names}", style="yellow"))
 
 
-def _table(first: str, left: Sequence[str], right: Sequence[str]) -> Table:
+def table_of(first: str, left: Sequence[str], right: Sequence[str]) -> Table:
     """A table whose ``first`` column alone may be folded."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     if first:
@@ -72,7 +72,7 @@ def _operators(graph: OperatorGraph, every: bool) -> RenderableGroup:
         hidden, groups = len(groups) - _MOST_ROWS, groups[:_MOST_ROWS]
     title = "Operators of a training step" if every else "Operators of a training step, by module (--all: every one)"
     right = ("FLOP", "W", "D", "bytes", "parameters", "saved")
-    table = _table("operator" if every else "module", ("kind", "pass"), right)
+    table = table_of("operator" if every else "module", ("kind", "pass"), right)
     for group in groups:
         table.add_row(*_row(graph, group))
     if hidden:
@@ -121,7 +121,7 @@ def _sample(count: int, graph: OperatorGraph) -> str:
 
 def _brent(step: StepAnalysis) -> RenderableGroup:
     title = "Time with p processors, in operations (Brent): max(W/p, D) <= T <= (W - D)/p + D"
-    table = _table("", (), ("p", "at least", "at most", "speed-up"))
+    table = table_of("", (), ("p", "at least", "at most", "speed-up"))
     for place, (p, least, most) in enumerate(step.bounds):
         if place < 4 or place % 3 == 0 or place == len(step.bounds) - 1:
             speed_ups = [step.concurrency.work / time if time else 1.0 for time in (most, least)]
@@ -133,7 +133,7 @@ def _brent(step: StepAnalysis) -> RenderableGroup:
 def _memory(step: StepAnalysis) -> RenderableGroup:
     found = step.memory
     at = "" if found.operator is None else f", while {step.graph.operators[found.operator].name} runs"
-    table = _table("part", (), ("bytes", "share"))
+    table = table_of("part", (), ("bytes", "share"))
     for name, size in sorted(found.parts.items(), key=lambda part: -part[1]):
         table.add_row(name, memory(size), f"{size / max(found.peak_bytes, 1):.0%}")
     table.add_row("all", memory(found.peak_bytes), "", style="bold")
@@ -149,7 +149,7 @@ def _critical_path(step: StepAnalysis) -> RenderableGroup:
         parts.setdefault((of[place].module, of[place].phase), []).append(place)
     depths = {key: sum(graph.operators[place].depth for place in places) for key, places in parts.items()}
     shown = sorted(depths, key=lambda key: -depths[key])[:_MOST_ON_PATH]
-    table = _table("module", ("pass",), ("operators", "D", "share"))
+    table = table_of("module", ("pass",), ("operators", "D", "share"))
     for key, places in parts.items():
         if key in shown:
             share = f"{depths[key] / max(step.concurrency.depth, 1):.0%}"
@@ -162,7 +162,7 @@ def _critical_path(step: StepAnalysis) -> RenderableGroup:
 def _volumes(step: StepAnalysis) -> RenderableGroup:
     widths = sorted({volume.processes for volume in step.volumes})
     title = "What a process sends in a step, elements (bytes), when p share the batch or the network along one axis"
-    table = _table("axis", ("exchanges",), [f"p = {width}" for width in widths])
+    table = table_of("axis", ("exchanges",), [f"p = {width}" for width in widths])
     for axis, exchanges in EXCHANGES.items():
         cells = {
             one.processes: f"{amount(one.elements)} ({memory(one.bytes)})" for one in step.volumes if one.axis == axis
@@ -194,7 +194,7 @@ def plans(found: Planned) -> RenderableGroup:
 
 def options(offered: Iterable[Option], batch: int) -> Table:
     """Priced plans for a global ``batch``."""
-    table = _table("plan", (), ("devices", "a step", "", "samples/s", "memory a device"))
+    table = table_of("plan", (), ("devices", "a step", "", "samples/s", "memory a device"))
     for option in offered:
         table.add_row(
             str(option.plan),

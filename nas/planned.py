@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from cluster.device_memory import local_devices
-from cluster.planner import MEMORY_ERROR, degrees, pareto, priced, reach
+from cluster.planner import MEMORY_ERROR, degrees, priced, reach, worthwhile
 from nas.analysed import Analysed
 from nas.errors import ConfigError
 from nas.plan_check import check_plan
@@ -40,7 +40,7 @@ class Planned:
     @cached_property
     def offered(self) -> tuple[Option, ...]:
         """Those that fit and are worth their devices, fewest first."""
-        return pareto(option for option in self.every if self._fits(option))
+        return worthwhile(self.every, self.machine)
 
     @cached_property
     def too_large(self) -> tuple[Option, ...]:

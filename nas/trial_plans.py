@@ -194,13 +194,15 @@ class PricedPlans:
                 self.learn(trial, trial.measurement)
 
     def _priced(self, trial: Trial, known: _Known, devices: int) -> tuple[Option, ...]:
-        from cluster.planner import plans
+        from cluster.planner import priced, worthwhile
 
-        if known.step is None:
+        step = known.step
+        if step is None:
             return self._unknown(trial, known, devices)
         axes = tuple(axis for axis in self._subject.axes if not (known.whole and axis == "pipeline"))
         model = self._priced_for(trial.proposal.candidate)
-        return plans(known.step.work, model, devices, known.step.batch, axes, known.step.starts, _LEAST_SAMPLES)
+        every = priced(step.work, model, devices, step.batch, axes, step.starts, _LEAST_SAMPLES)
+        return worthwhile(every, model.machine)
 
     def _unknown(self, trial: Trial, known: _Known, devices: int) -> tuple[Option, ...]:
         """Data-parallel plans from the trial's own steps; none before them, or where its size is unknown."""

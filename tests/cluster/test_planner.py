@@ -14,9 +14,9 @@ from cluster.planner import (
     micro_batch,
     model_of,
     pareto,
-    plans,
     plans_unknown,
     priced,
+    worthwhile,
 )
 from tests.trainers.parallelism.priced_samples import ADAM, machine, perceptron
 from trainers.measurement import MeasuredStep
@@ -33,6 +33,10 @@ WORK = Scaled(perceptron(8, WIDTHS), perceptron(64, WIDTHS))
 
 def model(**rates):
     return Calibrated(machine(flops_per_second=1e9, half_flops=1e4, **rates), ADAM)
+
+
+def plans(work, known, devices, batch, *axes):
+    return worthwhile(priced(work, known, devices, batch, *axes), known.machine)
 
 
 def every_plan(devices, batch, axes):

@@ -8,7 +8,7 @@ from rich.console import Console
 
 import nas
 from cluster import ClusterSpec, Node
-from cluster.planner import model_of, plans
+from cluster.planner import model_of, priced, worthwhile
 from nas import present_machine
 from nas.config import SearchConfig
 from nas.config_text import complete
@@ -57,7 +57,8 @@ def test_the_fastest_of_the_share_is_chosen_from_the_pareto_set(on, share):
     network = Linear().build(own.proposal.candidate.architecture, SIGNATURE).to("meta")
     step = TracedStep.of(network, SIGNATURE, 64, tuple(range(2, share + 1)))
     model = replace(model_of(on, "sgd", 0.0), optimizer=size.optimizer)
-    expected = plans(step.work, model, share, 64, AXES, step.starts, least=4) if share > 1 else ()
+    every = priced(step.work, model, share, 64, AXES, step.starts, least=4)
+    expected = worthwhile(every, on) if share > 1 else ()
     chosen = PricedPlans(subject(Linear()), on, share).choose(own, 8)
     assert chosen.options == expected
     assert chosen.plan == min(expected, key=lambda option: option.seconds).plan if expected else Plan()
@@ -305,5 +306,5 @@ def test_the_explanation_has_the_golden_form(tmp_path, rates):
     console = Console(width=120, record=True, file=StringIO())
     explanation(console, found)
     told = console.export_text()
-    assert "2       data=2         3.00 ms  ± 10%   3.50 ms                  1.17  at its launch" in told
+    assert "2       data=2  at its launch         3.00 ms  ± 10%   3.50 ms                  1.17" in told
     assert "W/D" in told

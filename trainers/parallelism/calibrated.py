@@ -101,7 +101,7 @@ class Calibrated:
         """Mean and standard deviation of what the family's steps strayed beyond what a calibration learnt."""
         observed = self.observed[family]
         left = [one.log_ratio - self._learnt(one.point)[0] for one in observed]
-        return drift(np.array(left), deviation, np.array([self._seen - 1 - one.number for one in observed]))
+        return drift(np.array(left), np.array([self._seen - 1.0 - one.number for one in observed]), deviation)
 
     @property
     def _seen(self) -> int:

@@ -74,17 +74,16 @@ def covariance(points: FloatArray, spread: float) -> FloatArray:
     return _kernel(points, points, spread) + NOISE**2 * np.eye(len(points))
 
 
-def drift(log_ratios: FloatArray, deviation: float, ages: FloatArray | None = None) -> tuple[float, float]:
+def drift(log_ratios: FloatArray, ages: FloatArray, deviation: float) -> tuple[float, float]:
     """Mean and standard deviation of the next log(measured / predicted) of a family.
 
-    ``log_ratios`` [observations] are in the order of time, and the older the less they are trusted: ``ages`` count the
-    observations after each, of other families too (None: there are none of these). Beforehand both the
-    family and each candidate of it stray by ``deviation``; how much the candidates do is learnt with their mean. Of a
-    family that surprises nothing was known.
+    ``ages`` [observations] count those that came after each of its ``log_ratios`` [observations], of others too:
+    the older the less they are trusted. Beforehand both the family and each candidate of it stray by ``deviation``; how
+    much the candidates do is learnt with their mean. Of a family that surprises nothing was known.
     """
     if not len(log_ratios):
         return 0.0, deviation
-    trust = FORGETTING ** (np.arange(len(log_ratios), dtype=np.float64)[::-1] if ages is None else ages)
+    trust = FORGETTING**ages
     seen, before = float(trust.sum()), max(deviation, NOISE) ** 2
     mean = float(trust @ log_ratios) / seen
     within = (DOUBT * before + float(trust @ (log_ratios - mean) ** 2)) / (DOUBT + seen)

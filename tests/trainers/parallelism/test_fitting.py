@@ -88,17 +88,23 @@ def test_an_observed_step_is_corrected_and_far_ones_are_not():
     assert deviation < less < unsure
 
 
+def drifted(ratios):
+    """Of observations one after another."""
+    return drift(ratios, np.arange(len(ratios), dtype=float)[::-1], SPREAD)
+
+
 def test_of_a_family_the_latest_observation_counts_most():
     ratios = np.array([0.0] * 10 + [0.3] * 10)
-    mean, deviation = drift(ratios, SPREAD)
+    mean, deviation = drifted(ratios)
     weights = 0.9 ** np.arange(20)[::-1]
     assert mean == pytest.approx((weights @ ratios) / weights.sum(), rel=0.15)
     assert mean > 0.17  # of all alike it would be 0.15
     assert 0.1 < deviation < 0.2  # they lie 0.15 from 0.15
-    assert drift(ratios[:0], SPREAD) == (0.0, SPREAD)
-    assert drift(np.array([0.3]), SPREAD)[0] == pytest.approx(0.3 / (1 + 2 / 3))
-    assert drift(np.array([1.6]), SPREAD)[0] == pytest.approx(1.6, rel=0.01), "nothing was known of it"
-    settled, sure = drift(np.full(50, 0.3), SPREAD)
+    assert drifted(ratios[:0]) == (0.0, SPREAD)
+    assert drifted(np.array([0.3]))[0] == pytest.approx(0.3 / (1 + 2 / 3))
+    assert drift(np.array([0.3]), np.array([40.0]), SPREAD)[0] < 0.01, "it is long ago"
+    assert drifted(np.array([1.6]))[0] == pytest.approx(1.6, rel=0.01), "nothing was known of it"
+    settled, sure = drifted(np.full(50, 0.3))
     assert settled == pytest.approx(0.3, rel=0.03)
     assert sure < SPREAD / 2
 
