@@ -20,6 +20,11 @@ class Budget:
     device_hours: float | None = None
     target: float | None = None
 
+    @property
+    def limits_time(self) -> bool:
+        """Whether seconds count, and not only trials."""
+        return self.hours is not None or self.device_hours is not None
+
     def proposals_over(self, study: Study) -> str | None:
         """Why no new candidate may be proposed, or None."""
         if self.trials is not None and study.accepted >= self.trials:

@@ -31,7 +31,7 @@ from nas.retention import Retention
 from nas.search_state import SearchState
 from nas.source import Source, recorder
 from nas.static_stage import STATIC_METRICS, StaticStage
-from nas.strategies import STRATEGIES
+from nas.strategies import STRATEGIES, HeedsTime
 from nas.study import Study
 from nas.study_rates import FILE, study_rates
 from nas.trial_plans import ONE_DEVICE, OnePlan, PricedPlans, Subject, TrialPlans
@@ -143,6 +143,12 @@ class Parts:
         """The plan of each trial; one device where it is left to us."""
         return self.config.plan or Plan()
 
+    @property
+    def budget(self) -> Budget:
+        """When the search stops asking."""
+        search = self.config.search
+        return Budget(search.trials, search.hours, search.device_hours, search.target)
+
     def state(self) -> SearchState:
         """An empty study with its rule and strategy."""
         objectives = self.config.declared_objectives
@@ -151,6 +157,8 @@ class Parts:
         strategy = _factory(STRATEGIES, self.config.search.strategy)(
             self.candidates, objectives, **self.config.strategy
         )
+        if self.budget.limits_time and isinstance(strategy, HeedsTime):
+            strategy.heed_time()
         return SearchState(Study(self.folder), rule, strategy)
 
     def check_schema(self, recorded: Mapping[str, Any]) -> None:
@@ -256,7 +264,6 @@ class Parts:
     ) -> Controller:
         """Put the parts together."""
         search, cluster = self.config.search, self.config.cluster
-        budget = Budget(search.trials, search.hours, search.device_hours, search.target)
         code = (self.recipe.space, self.recipe.task)
         keys = KeyMaker(self.space, code, search.merge or "canonical", search.replicates)
         check_fits(Scheduler(executor.cluster, max_devices=cluster.max_devices), self.plan)
@@ -273,7 +280,7 @@ class Parts:
                 self.candidates,
                 keys,
                 self.static,
-                budget,
+                self.budget,
                 search.seed,
                 search.max_same_errors,
                 known_candidates(self.candidates, search.start or ()),

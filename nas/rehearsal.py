@@ -94,10 +94,10 @@ class Rehearsal:
         place = {"until": trial.until, "plan": "data=1", "on": [["node", 1]]}
         self._about(trial, "launched", leg=trial.leg, attempt=trial.attempt + 1, **place)
 
-    def report(self, trial: Trial, metrics: Mapping[str, float]) -> None:
-        """Measure a running trial at the end of its leg."""
+    def report(self, trial: Trial, metrics: Mapping[str, float], seconds: float = 1.0) -> None:
+        """Measure a running trial at the end of its leg, which took ``seconds``."""
         plain = numbers_to_json(metrics)
-        self._about(trial, "reported", leg=trial.leg, fidelity=trial.until, metrics=plain, seconds=1.0)
+        self._about(trial, "reported", leg=trial.leg, fidelity=trial.until, metrics=plain, seconds=seconds)
 
     def finish(self, trial: Trial) -> Decision | Outcome:
         """End a leg that has reported; return what the rule, or the measurement, decides."""
@@ -133,9 +133,9 @@ class Rehearsal:
 
     # A whole search -----------------------------------------------------------------------------------------------
 
-    def advance(self, trial: Trial, metrics: Mapping[str, float]) -> None:
+    def advance(self, trial: Trial, metrics: Mapping[str, float], seconds: float = 1.0) -> None:
         """Report, finish, and launch the next leg where the rule has the trial go on at once."""
-        self.report(trial, metrics)
+        self.report(trial, metrics, seconds)
         self.finish(trial)
         if trial.state is State.WAITING:
             self.launch(trial)

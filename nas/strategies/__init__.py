@@ -1,6 +1,6 @@
 """Strategies: each proposes candidates and learns from what became of them. One algorithm a file."""
 
-from nas.strategies.strategy import Strategy
+from nas.strategies.strategy import HeedsTime, Strategy
 from search_spaces import Registry
 
 STRATEGIES = Registry(
@@ -19,4 +19,4 @@ STRATEGIES = Registry(
     },
 )
 
-__all__ = ["STRATEGIES", "Strategy"]
+__all__ = ["STRATEGIES", "HeedsTime", "Strategy"]

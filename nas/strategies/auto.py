@@ -1,9 +1,11 @@
 """The default strategy: mixes two others by the space and the number of results, and needs no tuning.
 
-The Gaussian process of `predictor` proposes while it can know most results; past 1,000 results, when it must leave most
-of them out, every other proposal comes from regularised evolution, which forgets nothing that still matters and costs
-nothing. Where a decision is a float, every fourth one does from the 30th trial on: a process may refine numbers beside
-the wrong option without end, since something is always left to gain there.
+The Gaussian process of `predictor` proposes while it can know most results: it learns how noisy they are and how much
+each decision matters, joins several objectives, takes trials under way for what it predicts of them, and weighs the
+time that a candidate takes where the budget limits time. Past 1,000 results, when it must leave most of them out,
+every other proposal comes from regularised evolution, which forgets nothing that still matters and costs nothing.
+Where a decision is a float, every fourth one does from the 30th trial on: a process may refine numbers beside the
+wrong option without end, since something is always left to gain there.
 """
 
 from collections.abc import Sequence
@@ -31,7 +33,12 @@ class Auto:
         self._floats = space.size() == inf
         self._tried: set[int] = set()
         self._measured: set[int] = set()
-        self._members: list[Strategy] = [Predictor(space, objectives), RegularizedEvolution(space, objectives)]
+        self._predictor = Predictor(space, objectives)
+        self._members: list[Strategy] = [self._predictor, RegularizedEvolution(space, objectives)]
+
+    def heed_time(self) -> None:
+        """The predictor seeks improvement per second."""
+        self._predictor.heed_time()
 
     def ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal | NoProposal:
         """Ask the member whose turn it is."""

@@ -10,6 +10,9 @@ model; rungs of fidelity are joined in one order (`nas.strategies.across_rungs`)
 hardly differs near an optimum: there, with one fidelity, the better half keeps its values ("half-rank warping" of Song
 et al. 2024, "The Vizier Gaussian process bandit algorithm").
 
+Where time is limited, what is maximised is the improvement per device-second ("expected improvement per second" of
+Snoek et al. 2012, section 3.2), as far as trials so far tell what a candidate takes.
+
 Several objectives are joined anew for each proposal by the augmented Chebyshev norm with random weights (Knowles 2006,
 "ParEGO", eq. 2), here of their ranks.
 """
@@ -27,6 +30,7 @@ from nas.objective import Objectives
 from nas.proposal import EXHAUSTED, NoProposal, Proposal
 from nas.strategies.across_rungs import across_rungs
 from nas.strategies.neighbourhood import Neighbourhood, Pool
+from nas.strategies.running_cost import RunningCost
 from nas.strategies.told import Told
 from nas.surrogate import Array, Surrogate
 from nas.trial import Outcome, Trial
@@ -54,7 +58,7 @@ class Predictor:
     out.
     """
 
-    def __init__(self, space: CandidateSpace, objectives: Objectives, initial: int = 10) -> None:
+    def __init__(self, space: CandidateSpace, objectives: Objectives, initial: int = 4) -> None:
         if isinstance(initial, bool) or not isinstance(initial, int) or initial < 2:
             raise ValueError(f"strategy.initial = {initial!r}: draw at least 2 candidates at random first")
         self._space = space
@@ -62,6 +66,8 @@ class Predictor:
         self._initial = initial
         self._near = Neighbourhood(space)
         self._surrogate = Surrogate(self._near.columns, self._near.features)
+        self._cost = RunningCost(self._near.columns)
+        self._per_second = False
         self._told = Told(len(self._near.columns) + sum(self._near.features), len(objectives.objectives))
         self._seen: dict[bytes, None] = {}
         self._measured: set[int] = set()
@@ -69,6 +75,10 @@ class Predictor:
         self._to_fit: tuple[int, Array, Array] | None = None
         self._fitted_on: int | None = None
         self._threads = ThreadpoolController()
+
+    def heed_time(self) -> None:
+        """Seek improvement per device-second from now on."""
+        self._per_second = True
 
     def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
         """Keep the newest measurement; a candidate that fails or is infeasible ranks behind all others."""
@@ -84,10 +94,22 @@ class Predictor:
             self._told.judge(trial, inf if inf in costs else self._objectives.violation(measurement.metrics))
             self._told.measure(trial, measurement.fidelity, costs)
             self._measured.add(trial.number)
+            if ended is None:
+                self._observe_cost(trial, measurement)
         if len(self._told) >= self._next_fit:
             self._next_fit = len(self._told) + max(1, len(self._told) // _REFIT_SHARE)
             known = self._known(None, _MOST_FITTED)
             self._to_fit = (trial.number, known.rows, known.scores)
+
+    def _observe_cost(self, trial: Trial, measurement: Measurement) -> None:
+        if trial.number < 0 or trial.duplicate_of is not None:
+            return  # no devices of this study took that time
+        begun = trial.proposal.start_from[1] if trial.proposal.start_from else 0
+        before = max((fidelity for fidelity in trial.rungs if fidelity < measurement.fidelity), default=begun)
+        rate = measurement.seconds * max(1, trial.devices) / (measurement.fidelity - before)
+        if 0 < rate < inf:
+            row = self._near.row(trial.proposal.candidate)
+            self._cost.observe(row[: len(self._near.columns)], rate)
 
     def ask(self, pending: Sequence[Trial], rng: Generator) -> Proposal | NoProposal:
         """The candidate of the largest expected improvement."""
@@ -166,7 +188,10 @@ class Predictor:
             fresh = [at for at, row in enumerate(pool.rows) if row.tobytes() not in taken]
             if not fresh:
                 break
-            values = log_expected_improvement(*self._surrogate.predict(pool.rows[fresh]), best)
+            rows = pool.rows[fresh]
+            values = log_expected_improvement(*self._surrogate.predict(rows), best)
+            if self._per_second:
+                values -= self._cost.logarithm(rows[:, : len(self._near.columns)])
             at = int(np.argmax(values))
             if chosen is not None and values[at] <= value + 1e-9:
                 break

@@ -26,6 +26,7 @@ _BEST_SHARE = 4
 class Result:
     """``costs`` to minimise, None where there are none; ``excess`` over each constraint's limit, None where unknown."""
 
+    trial: int
     candidate: Candidate
     costs: tuple[float, ...] | None
     excess: tuple[float | None, ...]
@@ -110,7 +111,8 @@ class Results:
             if not all(map(isfinite, costs)):
                 costs = None
         excess = tuple(_excess(bound, metrics.get(bound.name)) for bound in self._objectives.constraints)
-        return Result(trial.proposal.candidate, costs, excess, 0 if measurement is None else measurement.fidelity)
+        fidelity = 0 if measurement is None else measurement.fidelity
+        return Result(trial.number, trial.proposal.candidate, costs, excess, fidelity)
 
     def _enter(self, trial: Trial, result: Result) -> None:
         self._kept[result.candidate] = result

@@ -1,7 +1,7 @@
 """The contract of a strategy."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from numpy.random import Generator
 
@@ -31,4 +31,13 @@ class Strategy(Protocol):
         Duplicates are told with the measurement of the trial that answers for them. ``measurement`` is None where the
         trial ended without any. A measurement at a higher fidelity outranks one at a lower.
         """
+        ...
+
+
+@runtime_checkable
+class HeedsTime(Protocol):
+    """What a strategy has beside its contract that weighs what its candidates take where time is limited."""
+
+    def heed_time(self) -> None:
+        """Told once, before all else, of a search with a limit on hours or device-hours."""
         ...

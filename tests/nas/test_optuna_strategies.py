@@ -1,12 +1,15 @@
 """Strategies by Optuna's samplers: the conformance suite, better than chance, and what the samplers are shown."""
 
 import tracemalloc
+from collections import Counter
 from math import log10
 from statistics import median
 from time import perf_counter
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from optuna.samplers import BaseSampler
 
 from nas.conformance import run_strategy
 from nas.fidelity import AsynchronousHalving, FullFidelity
@@ -17,6 +20,7 @@ from nas.rehearsal import Rehearsal
 from nas.strategies import STRATEGIES
 from nas.strategies.gp import GaussianProcess
 from nas.strategies.optuna_parameters import Parameters
+from nas.strategies.optuna_sampler import Model, OptunaStrategy
 from nas.strategies.random import RandomSearch
 from nas.strategies.results import Result, Results, comparable_costs, constraint_excess
 from nas.strategies.tpe import TreeParzenEstimator
@@ -314,6 +318,61 @@ def test_results_are_of_bounded_number():
     assert len(results.window(10**9)) <= 600
 
 
+class Same(BaseSampler):
+    """Suggests the first option of each decision, and keeps how often each candidate was shown it."""
+
+    shown: ClassVar[list[Counter]] = []
+
+    def infer_relative_search_space(self, study, trial):
+        return {}
+
+    def sample_relative(self, study, trial, search_space):
+        self.shown.append(Counter(tuple(one.params.values()) for one in study.get_trials()))
+        return {}
+
+    def sample_independent(self, study, trial, param_name, param_distribution):
+        return param_distribution.choices[0]
+
+
+class Stubborn(OptunaStrategy):
+    def model(self, results):
+        return Model("same", lambda seed: Same(), self.parameters.point, results=16, pending=4)
+
+
+def stubborn(space, start=()):
+    return Rehearsal(space, ONE, FullFidelity(ONE, 1, 1, 3), Stubborn(space, ONE, startup=1), start=start)
+
+
+def test_what_a_sampler_suggests_again_counts_once_more_from_then_on():
+    first = Candidate(Architecture({"x": "a", "y": 1, "z": 0}))
+    live = stubborn(CandidateSpace(Small()), start=[first])
+    live.advance(live.start(), {"a": 1.0})
+    Same.shown.clear()
+    for _ in range(3):
+        trial = live.start()
+        assert trial.proposal.notes == {"again": 0}
+        assert trial.proposal.candidate != first
+        live.advance(trial, {"a": 0.0})
+    assert [shown[0, 0, 0] for shown in Same.shown] == [1, 2, 2, 3, 3, 4]
+    assert [shown.total() for shown in Same.shown] == [1, 2, 3, 4, 5, 6]
+    waiting = live.start()
+    again = stubborn(CandidateSpace(Small()))
+    again.replay(live.records)
+    for search in (live, again):
+        Same.shown.clear()
+        search.state.strategy.ask([waiting], np.random.default_rng(0))
+        assert Same.shown[0][0, 0, 0] == 5  # what is under way has noted it too
+
+
+def test_of_repeats_the_newest_count_half_as_many_as_results_are_shown():
+    search = stubborn(CandidateSpace(Symmetric()), start=[Candidate(Architecture({"x": 0, "y": 0}))])
+    run(search, 60, lambda values: {"a": -float(values["x"] + values["y"])})
+    Same.shown.clear()
+    search.start()
+    assert Same.shown[0][0, 0] == 1 + 8
+    assert Same.shown[0].total() == 16 + 8
+
+
 @pytest.mark.clock
 @BOTH
 def test_after_5000_trials_an_answer_is_quick_and_says_what_it_was_fitted_to(make):
@@ -418,5 +477,5 @@ def test_options_that_python_calls_equal_stay_apart():
 
 
 def test_a_result_without_costs_tells_only_of_constraints():
-    assert Result(None, None, (None, 1.0), 0).tells
-    assert not Result(None, None, (None,), 0).tells
+    assert Result(0, None, None, (None, 1.0), 0).tells
+    assert not Result(0, None, None, (None,), 0).tells

@@ -13,6 +13,7 @@ from benchmarks.tables import find, relabelled
 from nas.config_text import load_config
 from nas.errors import ConfigError
 from nas.objective import Direction
+from nas.strategies.random import RandomSearch
 from search_spaces import Choice, Integer, SearchSpace, When
 from search_spaces.recorded import RecordedSpace
 from tests.nas.test_cli import nas as command  # noqa: F401 - a fixture
@@ -45,6 +46,20 @@ def table(tmp_path):
 def search(table, folder, **tables):
     chosen = {"task": f"table:{table}", "strategy": "exhaustive", "trials": 12} | tables.pop("search", {})
     return nas.search(folder=folder, search=chosen, **tables)
+
+
+class Heeding(RandomSearch):
+    told = 0
+
+    def heed_time(self):
+        Heeding.told += 1
+
+
+@pytest.mark.parametrize(("limits", "times"), [({}, 0), ({"hours": 1.0}, 1), ({"device_hours": 1.0}, 1)])
+def test_a_strategy_that_heeds_time_is_told_where_it_is_limited(table, tmp_path, limits, times):
+    Heeding.told = 0
+    search(table, tmp_path / "s", search={"strategy": Heeding, "trials": 3, **limits})
+    assert Heeding.told == times
 
 
 def test_a_table_says_all_that_is_left_out(table, tmp_path):
