@@ -22,8 +22,8 @@ class Budget:
 
     @property
     def limits_time(self) -> bool:
-        """Whether seconds count, and not only trials."""
-        return self.hours is not None or self.device_hours is not None
+        """Whether seconds are what a search has to spend; beside a number of trials they are a safeguard."""
+        return self.trials is None and (self.hours is not None or self.device_hours is not None)
 
     def proposals_over(self, study: Study) -> str | None:
         """Why no new candidate may be proposed, or None."""

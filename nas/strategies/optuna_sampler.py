@@ -27,8 +27,8 @@ from trainers import Measurement
 
 _REPEATS = 3
 _DRAWS = 100
-_AGAIN_SHARE = 2
-"""A sampler is shown this share of its results once more at most, the newest repeats."""
+_MOST_REPEATS = 0.5
+"""Of the results that a sampler is shown."""
 _FIRST = 1_000
 """Numbers of the trials that a sampler sees begin here; below are those that ask for a candidate."""
 
@@ -51,10 +51,10 @@ class Model:
 class OptunaStrategy:
     """Random candidates until ``startup`` are measured, then those of `model`.
 
-    A sampler may suggest what was tried: then that result counts once more from now on, as it does in Optuna, where
-    trying it again would bring it anew, and the sampler is asked a second time. What it suggests then is mutated until
-    it was neither tried nor is under way. After three proposals in a row that others answered (isomorphic ones) a
-    random candidate is taken that was not tried yet. ``notes`` say which trial counts ``again`` since this proposal.
+    A sampler may suggest what was tried or is under way: then the suggestion is mutated until it was not. A result that
+    was suggested again counts once more from now on, much as in Optuna, where trying it again would bring it anew;
+    ``notes`` say whose it is (``again``). After three proposals in a row that others answered (isomorphic ones) a
+    random candidate is taken that was not tried yet.
     """
 
     def __init__(self, space: CandidateSpace, objectives: Objectives, startup: int = 10) -> None:
@@ -64,7 +64,7 @@ class OptunaStrategy:
         self._objectives = objectives
         self._startup = startup
         self._results = Results(objectives)
-        self._again: dict[int, int] = {}
+        self._repeats: dict[int, int] = {}
         self.parameters = Parameters(space)
 
     def model(self, results: int) -> Model:
@@ -79,25 +79,23 @@ class OptunaStrategy:
         if results.repeats(pending) >= _REPEATS:
             return self._random(pending, rng, AFTER_REPEATS)
         model = self.model(results.count)
-        again = [*(self._again | _again(pending)).values()]
-        shown = _Results(results.window(model.results), Counter(again[-(model.results // _AGAIN_SHARE) :]))
-        candidate = self._suggested(model, shown, pending, rng)
-        repeated = shown.number(candidate)
-        if repeated is not None:
-            shown.again[repeated] += 1
-            candidate = self._suggested(model, shown, pending, rng)
-        fresh = self._mutated(candidate, pending, rng)
+        window = results.window(model.results)
+        study = self._study(model, self._counted(window, model, pending), pending, int(rng.integers(2**32)))
+        with _quiet():
+            suggested = self.parameters.suggest(study.ask(), rng)
+        fresh = self._mutated(suggested, pending, rng)
         if fresh is None:
             return self._random(pending, rng, AFTER_REPEATS)
-        notes = {"results": len(shown.results), "of": results.count} if len(shown.results) < results.count else {}
-        if repeated is not None:
-            notes["again"] = repeated
+        notes = {"results": len(window), "of": results.count} if len(window) < results.count else {}
+        again = results.number(suggested)
+        if again is not None:
+            notes["again"] = again
         return Proposal(fresh, operator=model.name, notes=notes or None, fitted_on=results.last)
 
     def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
         """Remember the result; what ended without objectives counts as the worst, whatever the reason."""
         self._results.tell(trial, measurement, ended)
-        self._again |= _again((trial,))
+        self._repeats |= _repeats((trial,))
 
     def _random(self, pending: Sequence[Trial], rng: Generator, operator: str) -> Proposal:
         under_way = {trial.proposal.candidate for trial in pending}
@@ -107,10 +105,11 @@ class OptunaStrategy:
                 break
         return Proposal(candidate, operator=operator)
 
-    def _suggested(self, model: Model, shown: "_Results", pending: Sequence[Trial], rng: Generator) -> Candidate:
-        study = self._study(model, shown, pending, int(rng.integers(2**32)))
-        with _quiet():
-            return self.parameters.suggest(study.ask(), rng)
+    def _counted(self, window: list[Result], model: Model, pending: Sequence[Trial]) -> list[tuple[Result, int]]:
+        """The results of the window, and how often each counts; the newest repeats are half as many as these."""
+        repeats = [*(self._repeats | _repeats(pending)).values()]
+        again = Counter(repeats[-int(model.results * _MOST_REPEATS) :])
+        return [(result, 1 + again[result.trial]) for result in window]
 
     def _mutated(self, candidate: Candidate, pending: Sequence[Trial], rng: Generator) -> Candidate | None:
         """``candidate``, mutated until it is new; None if 100 mutations do not make it so."""
@@ -121,22 +120,25 @@ class OptunaStrategy:
             candidate = self._space.mutate(candidate, rng)
         return None
 
-    def _study(self, model: Model, shown: "_Results", pending: Sequence[Trial], seed: int) -> optuna.Study:
-        completed = [*self._completed(model, shown)]
+    def _study(
+        self, model: Model, counted: list[tuple[Result, int]], pending: Sequence[Trial], seed: int
+    ) -> optuna.Study:
+        completed = [*self._completed(model, counted)]
         storage = _Shown([*completed, *self._running(model, pending, len(completed))])
         directions = [StudyDirection.MINIMIZE] * len(self._objectives.objectives)
         with _quiet():
             return optuna.create_study(storage=storage, sampler=model.make(seed), directions=directions)
 
-    def _completed(self, model: Model, shown: "_Results") -> Iterator[FrozenTrial]:
+    def _completed(self, model: Model, counted: list[tuple[Result, int]]) -> Iterator[FrozenTrial]:
+        window = [result for result, _ in counted]
         names = [bound.name for bound in self._objectives.constraints]
-        costs = comparable_costs(shown.results, len(self._objectives.objectives)).tolist()
-        excesses = constraint_excess(shown.results, len(names)).tolist()
+        costs = comparable_costs(window, len(self._objectives.objectives)).tolist()
+        excesses = constraint_excess(window, len(names)).tolist()
         at = 0
-        for place, result in enumerate(shown.results):
-            constraints = dict(zip(names, excesses[place], strict=True))
-            for _ in range(1 + shown.again[result.trial]):
-                yield _trial(at, model.point(result.candidate), TrialState.COMPLETE, costs[place], constraints)
+        for (result, times), cost, excess in zip(counted, costs, excesses, strict=True):
+            constraints = dict(zip(names, excess, strict=True))
+            for _ in range(times):
+                yield _trial(at, model.point(result.candidate), TrialState.COMPLETE, cost, constraints)
                 at += 1
 
     def _running(self, model: Model, pending: Sequence[Trial], before: int) -> Iterator[FrozenTrial]:
@@ -145,20 +147,7 @@ class OptunaStrategy:
             yield _trial(at, model.point(candidate), TrialState.RUNNING)
 
 
-@dataclass(frozen=True, slots=True)
-class _Results:
-    """Results that a sampler is shown, and how many times more than once each counts, by the number of its trial."""
-
-    results: list[Result]
-    again: "Counter[int]"
-
-    def number(self, candidate: Candidate) -> int | None:
-        """The trial of this study that tried ``candidate``, where its result is shown."""
-        tried = (one.trial for one in self.results if one.candidate == candidate and one.trial >= 0)
-        return next(tried, None)
-
-
-def _again(trials: Iterable[Trial]) -> dict[int, int]:
+def _repeats(trials: Iterable[Trial]) -> dict[int, int]:
     """By the number of a proposal the trial whose result counts once more since then."""
     noted = ((trial.number, trial.proposal.notes) for trial in trials)
     return {number: notes["again"] for number, notes in noted if isinstance(notes, dict) and "again" in notes}

@@ -10,7 +10,7 @@ model; rungs of fidelity are joined in one order (`nas.strategies.across_rungs`)
 hardly differs near an optimum: there, with one fidelity, the better half keeps its values ("half-rank warping" of Song
 et al. 2024, "The Vizier Gaussian process bandit algorithm").
 
-Where time is limited, what is maximised is the improvement per device-second ("expected improvement per second" of
+Where time is limited, what is maximised is the improvement per device-second of training ("expected improvement per second" of
 Snoek et al. 2012, section 3.2), as far as trials so far tell what a candidate takes.
 
 Several objectives are joined anew for each proposal by the augmented Chebyshev norm with random weights (Knowles 2006,
@@ -77,7 +77,7 @@ class Predictor:
         self._threads = ThreadpoolController()
 
     def heed_time(self) -> None:
-        """Seek improvement per device-second from now on."""
+        """Seek improvement per device-second of training."""
         self._per_second = True
 
     def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
@@ -94,7 +94,7 @@ class Predictor:
             self._told.judge(trial, inf if inf in costs else self._objectives.violation(measurement.metrics))
             self._told.measure(trial, measurement.fidelity, costs)
             self._measured.add(trial.number)
-            if ended is None:
+            if self._per_second and ended is None:
                 self._observe_cost(trial, measurement)
         if len(self._told) >= self._next_fit:
             self._next_fit = len(self._told) + max(1, len(self._told) // _REFIT_SHARE)
@@ -102,12 +102,10 @@ class Predictor:
             self._to_fit = (trial.number, known.rows, known.scores)
 
     def _observe_cost(self, trial: Trial, measurement: Measurement) -> None:
-        if trial.number < 0 or trial.duplicate_of is not None:
-            return  # no devices of this study took that time
-        begun = trial.proposal.start_from[1] if trial.proposal.start_from else 0
-        before = max((fidelity for fidelity in trial.rungs if fidelity < measurement.fidelity), default=begun)
-        rate = measurement.seconds * max(1, trial.devices) / (measurement.fidelity - before)
-        if 0 < rate < inf:
+        """Learn from a first leg that ran whole: all candidates begin with one, and later ones are of the better."""
+        own = trial.number >= 0 and trial.duplicate_of is None  # of an older study, other devices took that time
+        rate = measurement.seconds * max(1, trial.devices) / measurement.fidelity
+        if own and len(trial.rungs) == 1 and not trial.failures and 0 < rate < inf:
             row = self._near.row(trial.proposal.candidate)
             self._cost.observe(row[: len(self._near.columns)], rate)
 
@@ -136,7 +134,7 @@ class Predictor:
         return Proposal(
             candidate,
             parents=() if parent is None else (parent,),
-            operator="improve",
+            operator="improve-per-second" if self._per_second else "improve",
             notes={"known": len(known.rows), "of": len(self._told)} if known.cut else None,
             fitted_on=self._fitted_on,
         )

@@ -24,7 +24,10 @@ _BEST_SHARE = 4
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``costs`` to minimise, None where there are none; ``excess`` over each constraint's limit, None where unknown."""
+    """``costs`` to minimise, None where there are none; ``excess`` over each constraint's limit, None where unknown.
+
+    ``trial`` is the first that tried the candidate.
+    """
 
     trial: int
     candidate: Candidate
@@ -48,7 +51,7 @@ class Results:
         self._objectives = objectives
         self._kept: dict[Candidate, Result] = {}
         self._told: dict[Candidate, bool] = {}
-        self._own: set[Candidate] = set()
+        self._own: dict[Candidate, int] = {}
         self._fresh = -1
         self._repeats: list[int] = []
         self.telling = 0
@@ -86,6 +89,10 @@ class Results:
         """Whether a trial of this study, not of an older one, has tried ``candidate``."""
         return candidate in self._own
 
+    def number(self, candidate: Candidate) -> int | None:
+        """The first trial of this study that tried ``candidate``; None where none did."""
+        return self._own.get(candidate)
+
     def repeats(self, pending: Iterable[Trial]) -> int:
         """How many of the last proposals in a row were duplicates, those under way included."""
         waiting = [*pending]
@@ -112,14 +119,15 @@ class Results:
                 costs = None
         excess = tuple(_excess(bound, metrics.get(bound.name)) for bound in self._objectives.constraints)
         fidelity = 0 if measurement is None else measurement.fidelity
-        return Result(trial.number, trial.proposal.candidate, costs, excess, fidelity)
+        number = self._own.get(trial.proposal.candidate, trial.number)
+        return Result(number, trial.proposal.candidate, costs, excess, fidelity)
 
     def _enter(self, trial: Trial, result: Result) -> None:
         self._kept[result.candidate] = result
         self.telling += result.tells - self._told.get(result.candidate, False)
         self._told[result.candidate] = result.tells
         if trial.number >= 0:
-            self._own.add(result.candidate)
+            self._own.setdefault(result.candidate, trial.number)
         self.last = trial.number
 
     def _best_first(self, results: Sequence[Result]) -> list[Result]:

@@ -39,5 +39,8 @@ class HeedsTime(Protocol):
     """What a strategy has beside its contract that weighs what its candidates take where time is limited."""
 
     def heed_time(self) -> None:
-        """Told once, before all else, of a search with a limit on hours or device-hours."""
+        """Told once, before all else, where the budget is hours or device-hours and not a number of trials.
+
+        A resumed search may have another budget: what is told before then is the same with and without.
+        """
         ...

@@ -55,10 +55,10 @@ class Heeding(RandomSearch):
         Heeding.told += 1
 
 
-@pytest.mark.parametrize(("limits", "times"), [({}, 0), ({"hours": 1.0}, 1), ({"device_hours": 1.0}, 1)])
+@pytest.mark.parametrize(("limits", "times"), [({"trials": 3}, 0), ({"hours": 1.0}, 1), ({"device_hours": 1.0}, 1)])
 def test_a_strategy_that_heeds_time_is_told_where_it_is_limited(table, tmp_path, limits, times):
     Heeding.told = 0
-    search(table, tmp_path / "s", search={"strategy": Heeding, "trials": 3, **limits})
+    search(table, tmp_path / "s", search={"strategy": Heeding, "trials": None, **limits})
     assert Heeding.told == times
 
 

@@ -100,7 +100,9 @@ def test_what_a_promotion_takes_is_counted_by_the_epoch():
     [
         ({"trials": 10}, False),
         ({"hours": 1.0}, True),
-        ({"trials": 10, "device_hours": 1.0}, True),
+        ({"device_hours": 1.0}, True),
+        ({"hours": 1.0, "target": 1.0}, True),
+        ({"trials": 10, "device_hours": 1.0}, False),
         ({"trials": 10, "target": 1.0}, False),
     ],
 )
