@@ -10,8 +10,8 @@ model; rungs of fidelity are joined in one order (`nas.strategies.across_rungs`)
 hardly differs near an optimum: there, with one fidelity, the better half keeps its values ("half-rank warping" of Song
 et al. 2024, "The Vizier Gaussian process bandit algorithm").
 
-Where time is limited, what is maximised is the improvement per device-second of training ("expected improvement per second" of
-Snoek et al. 2012, section 3.2), as far as trials so far tell what a candidate takes.
+Where time is limited, what is maximised is the improvement per device-second of training ("expected improvement per
+second" of Snoek et al. 2012, section 3.2), as far as trials so far tell what a candidate takes.
 
 Several objectives are joined anew for each proposal by the augmented Chebyshev norm with random weights (Knowles 2006,
 "ParEGO", eq. 2), here of their ranks.
