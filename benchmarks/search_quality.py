@@ -15,7 +15,8 @@ A run for one objective ends where it has found the optimum, since nothing can c
 controller through its Python API; strategies ``optuna-random``, ``-tpe``, ``-gp``, ``-nsga2`` are Optuna's samplers
 without us. ``--strategy closed-form`` is the expectation of random search. ``--compare`` pairs the rows of two
 strategies by table and seed, and gives the mean difference with its 95 % interval (t distribution); ``--markdown`` sets
-the lines of a JSON file as tables.
+the lines of a JSON file as tables, as is done at the end of each measurement. Rows and lines say under ``how`` what was
+searched otherwise than by protocol Q alone; those that differ in it are never compared or set in one table.
 """
 
 import argparse
@@ -26,6 +27,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite, sqrt
 from multiprocessing import get_context
 from pathlib import Path
@@ -60,13 +62,27 @@ class Case:
     rule: str = "none"
     least: float | None = None
 
+    @property
+    def how(self) -> Row:
+        """What is otherwise than in protocol Q on one worker, plain values by name."""
+        given = {
+            "relabel": self.relabel,
+            "minimize": list(self.minimize) or None,
+            "workers": self.workers if self.workers > 1 else None,
+            "hours": self.hours,
+            "rule": self.rule if self.rule != "none" else None,
+            "min": self.least,
+            "set": dict(self.settings) or None,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
 
 def run(case: Case) -> Row:
     """Search once; return the row of the case."""
     with tempfile.TemporaryDirectory() as place:
         path = case.table if case.relabel is None else relabelled(case.table, case.relabel, Path(place))
         table = Table(path, case.minimize)
-        row = {"table": case.table.stem, "strategy": case.strategy, "seed": case.seed, "relabel": case.relabel}
+        row = {"table": case.table.stem, "strategy": case.strategy, "seed": case.seed, "how": case.how}
         if case.hours:
             return row | _timed(_search(case, table, Path(place)), table)
         if case.strategy in bare_optuna.SAMPLERS:
@@ -149,7 +165,7 @@ def _timed(study: Study, table: Table) -> Row:
 
 def summary(rows: Sequence[Row], budget: int) -> Row:
     """The JSON line of one table and strategy."""
-    line: Row = {"table": rows[0]["table"], "strategy": rows[0]["strategy"], "seeds": len(rows)}
+    line: Row = {name: rows[0][name] for name in ("table", "strategy", "how")} | {"seeds": len(rows)}
     if "final" in rows[0]:
         return line | {name: _mean([row[name] for row in rows]) for name in ("final", "test", "trials", "epochs")}
     line["budget"] = budget
@@ -175,39 +191,54 @@ def value_at(row: Row, queries: int) -> float | None:
 
 
 def compare(rows: Iterable[Row], first: str, second: str, queries: int) -> list[Row]:
-    """Mean of ``first`` minus ``second`` over the seeds that both have, a table at a time, with its 95 % interval."""
-    by: dict[tuple[str, str], dict[int, float]] = {}
+    """Mean of ``first`` minus ``second`` over the seeds that both have, a table at a time, with its 95 % interval.
+
+    Rows of the one and the other are paired where they were searched alike.
+    """
+    by: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
     for row in rows:
         value = row["final"] if "final" in row else value_at(row, queries)
         if value is not None:
-            by.setdefault((row["table"], row["strategy"]), {})[row["seed"]] = value
+            by.setdefault((row["table"], _how(row)), {}).setdefault(row["strategy"], {})[row["seed"]] = value
     lines = []
-    for table in sorted({table for table, _ in by}):
-        ours, theirs = by.get((table, first), {}), by.get((table, second), {})
+    for (table, how), of in sorted(by.items()):
+        ours, theirs = of.get(first, {}), of.get(second, {})
         differences = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
         if len(differences) > 1:
             half = student.ppf(0.975, len(differences) - 1) * stdev(differences) / sqrt(len(differences))
-            line = {"table": table, "first": first, "second": second, "at": queries, "seeds": len(differences)}
-            lines.append(line | {"difference": mean(differences), "interval": half})
+            line = {"table": table, "how": json.loads(how), "first": first, "second": second, "at": queries}
+            lines.append(line | {"seeds": len(differences), "difference": mean(differences), "interval": half})
     return lines
 
 
 def markdown(lines: Sequence[Row]) -> str:
-    """Tables of strategies x tables: mean queries to the optimum (share of runs that found it), and the mean at 192.
+    """Tables of strategies x tables, for each way of searching.
 
-    Of searches for one objective by protocol Q; other lines are passed over.
+    By protocol Q for one objective: mean queries to the optimum (share of runs that found it), and the mean at 192;
+    else each measure with its deviation.
     """
-    lines = [line for line in lines if "mean_queries" in line and "at192" in line]
-    tables = list(dict.fromkeys(line["table"] for line in lines))
-    by = {(line["strategy"], line["table"]): line for line in lines}
     parts = []
-    for title, cell in (("mean queries to the optimum (found)", _queries_cell), ("N = 192", _value_cell)):
-        parts.append(f"| {title} | " + " | ".join(tables) + " |\n" + "|---" * (len(tables) + 1) + "|")
-        for strategy in dict.fromkeys(line["strategy"] for line in lines):
-            cells = [cell(by[strategy, table]) if (strategy, table) in by else "" for table in tables]
-            parts.append(f"| {strategy} | " + " | ".join(cells) + " |")
-        parts.append("")
+    for how in dict.fromkeys(map(_how, lines)):
+        alike = [line for line in lines if _how(line) == how]
+        titles = {"mean queries to the optimum (found)": _queries_cell, "N = 192": _value_cell}
+        if "mean_queries" not in alike[0]:
+            measures = [name for name, value in alike[0].items() if isinstance(value, list)]
+            titles = {name: partial(_cell, name) for name in measures}
+        if how != "{}":
+            parts.append(f"{how}\n")
+        tables = list(dict.fromkeys(line["table"] for line in alike))
+        by = {(line["strategy"], line["table"]): line for line in alike}
+        for title, cell in titles.items():
+            parts.append(f"| {title} | " + " | ".join(tables) + " |\n" + "|---" * (len(tables) + 1) + "|")
+            for strategy in dict.fromkeys(line["strategy"] for line in alike):
+                cells = [cell(by[strategy, table]) if (strategy, table) in by else "" for table in tables]
+                parts.append(f"| {strategy} | " + " | ".join(cells) + " |")
+            parts.append("")
     return "\n".join(parts)
+
+
+def _how(row: Row) -> str:
+    return json.dumps(row.get("how", {}), sort_keys=True)
 
 
 def _queries_cell(line: Row) -> str:
@@ -215,8 +246,12 @@ def _queries_cell(line: Row) -> str:
 
 
 def _value_cell(line: Row) -> str:
-    value, deviation = line["at192"]
-    return f"{value:.6g} ({deviation:.2g})"
+    return _cell("at192", line)
+
+
+def _cell(name: str, line: Row) -> str:
+    value, deviation = line.get(name, (None, None))
+    return "" if value is None else f"{value:.6g} ({deviation:.2g})"
 
 
 def _mean(values: Sequence[float | None]) -> list[float | None]:
@@ -269,7 +304,12 @@ def main() -> None:
             table = Table(find(name, options.data))
             _say([{"table": name} | {f"at{n}": table.expected_best(n) for n in CHECKPOINTS}], options.json)
         return
+    if timed and options.strategy in bare_optuna.SAMPLERS:
+        parser.error(
+            f"{options.strategy} is asked without the product, which has the clock of protocol T; use protocol Q"
+        )
     settings = {name: json.loads(value) for name, _, value in (text.partition("=") for text in options.set)}
+    lines = []
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         for name in options.tables:
             path = find(name, options.data)
@@ -290,8 +330,10 @@ def main() -> None:
                 for seed in range(options.seeds)
             ]
             rows = list(pool.map(run, cases))
-            _say([summary(rows, options.budget) | {"relabel": options.relabel}], options.json)
+            lines.append(summary(rows, options.budget))
+            _say(lines[-1:], options.json)
             _append(options.rows, rows)
+    sys.stdout.write("\n" + markdown(lines))
 
 
 def _say(lines: Sequence[Row], file: Path | None) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nas
-from benchmarks.search_quality import Case, run
+from benchmarks.search_quality import Case, compare, markdown, run, summary
 from benchmarks.tables import find, relabelled
 from nas.config_text import load_config
 from nas.errors import ConfigError
@@ -273,3 +273,24 @@ def test_of_recorded_results_nothing_is_retrained_or_exported(table, tmp_path, c
         assert f"nas best {folder}" in err
     assert not (folder / "retrain").exists()
     assert not (folder / "export").exists()
+
+
+def test_rows_that_were_searched_otherwise_are_never_paired():
+    rows = [
+        {"table": "t", "strategy": strategy, "seed": seed, "how": how, "trace": [[1, value + seed]]}
+        for how, ahead in (({}, 1.0), ({"relabel": 1}, -5.0))
+        for strategy, value in (("auto", 10.0 + ahead), ("evolution", 10.0))
+        for seed in range(3)
+    ]
+    lines = compare(rows, "auto", "evolution", 1)
+    found = {len(line["how"]): (line["difference"], line["seeds"]) for line in lines}
+    assert found == {0: (1.0, 3), 1: (-5.0, 3)}
+
+
+def test_tables_of_measures_are_set_apart_by_how_they_were_searched(table):
+    cases = [Case(table, "random", 0, 200, {}), Case(table, "random", 0, 200, {}, relabel=1)]
+    text = markdown([summary([run(case)], 200) for case in cases])
+    first, second = text.split('{"relabel": 1}')
+    for part in (first, second):
+        assert "| mean queries to the optimum (found) | tiny |" in part
+        assert "| random | 22.3 (0) |" in part
