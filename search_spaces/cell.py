@@ -9,9 +9,12 @@ from typing import Any
 
 from search_spaces.cell_graph import CellGraph, Edge
 from search_spaces.choice import Choice
-from search_spaces.conditions import ConditionLike, When, conditions_schema, plain_value
+from search_spaces.conditions import ConditionLike, When, conditions_schema, plain_value, typed_key
 from search_spaces.decision import Decision
 from search_spaces.values import Value
+
+KINDS = ("none", "identity", "parameter_free")
+"""What operations of a cell may be said to be."""
 
 _ON = ("edges", "nodes")
 _MOST_INPUT_SETS = 4_096
@@ -33,6 +36,11 @@ class Cell(Decision):
     ``inputs``. Samples stay uniform and sizes exact; a decision then changes only as far as the others leave room. The
     two differ, or one change at a time could not lead from each cell to every other.
 
+    ``none``, ``identity`` and ``parameter_free`` say what some of the operations are: nothing flows through the first,
+    the second pass on what they get, the third have no weights. Give one of them, if only as ``()``, where a node is
+    the sum of what reaches it: then cells that are the same network, isomorphic or but for dead branches, have one key,
+    and surrogate models see which sequences of operations lead from input to output.
+
     In a space that is one cell its name may be empty: ``{"": Cell(...)}`` gives ``2<-0``. Raises ValueError for
     malformed arguments, limits that no cell keeps, and where a node had more than 4,096 sets of inputs.
     """
@@ -43,6 +51,9 @@ class Cell(Decision):
     inputs: int | Sequence[int] | None = None
     when: ConditionLike = None
     edges: Sequence[int] | None = field(default=None, kw_only=True)
+    none: Sequence[Any] | None = field(default=None, kw_only=True)
+    identity: Sequence[Any] | None = field(default=None, kw_only=True)
+    parameter_free: Sequence[Any] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.on not in _ON:
@@ -61,6 +72,7 @@ class Cell(Decision):
                 f"more than {_MOST_INPUT_SETS:,}; allow fewer inputs, or fewer nodes"
             )
         object.__setattr__(self, "edges", self._edge_limits())
+        self._check_kinds()
         _ = self.conditions
 
     @cached_property
@@ -86,6 +98,16 @@ class Cell(Decision):
         between = range(1, self.nodes - 1)
         return CellGraph(self.nodes, edges, {node: values[f"{prefix}{node}.operation"] for node in between})
 
+    @property
+    def sums(self) -> bool:
+        """Whether it is said what its operations are, and so that nodes are sums."""
+        return any(getattr(self, kind) is not None for kind in KINDS)
+
+    def places(self, kind: str) -> frozenset[int]:
+        """The places among ``operations`` of those that are of ``kind``, one of `KINDS`."""
+        keys = [*map(typed_key, self.operations)]
+        return frozenset(keys.index(typed_key(operation)) for operation in getattr(self, kind) or ())
+
     def schema(self) -> dict[str, Any]:
         """Plain JSON."""
         return {
@@ -95,6 +117,7 @@ class Cell(Decision):
             "on": self.on,
             "inputs": list(self.inputs) if isinstance(self.inputs, tuple) else None,
             **({} if self.edges is None else {"edges": list(self.edges)}),
+            **{kind: [*map(plain_value, given)] for kind in KINDS if (given := getattr(self, kind)) is not None},
             **conditions_schema(self.conditions),
         }
 
@@ -102,6 +125,26 @@ class Cell(Decision):
     def input_counts(self) -> dict[str, range]:
         """How many inputs each node may have that chooses them, by the name of that decision."""
         return {} if self.inputs is None else {f"{node}.inputs": self._counts(node) for node in range(1, self.nodes)}
+
+    def _check_kinds(self) -> None:
+        known = {*map(typed_key, self.operations)}
+        said: dict[bytes, str] = {}
+        for kind in KINDS:
+            given = getattr(self, kind)
+            if given is None:
+                continue
+            if isinstance(given, str) or not isinstance(given, Sequence):
+                raise ValueError(f"Cell: {kind} = {given!r} must be a list of operations")
+            object.__setattr__(self, kind, Choice(*given).options if given else ())
+            for operation in getattr(self, kind):
+                key = typed_key(operation)
+                if key not in known:
+                    raise ValueError(
+                        f"Cell: {kind} = {given!r}: {operation!r} is not in operations = {self.operations}"
+                    )
+                if key in said:
+                    raise ValueError(f"Cell: {operation!r} stands in {said[key]} and in {kind}; let it stand in one")
+                said[key] = kind
 
     def _edge_limits(self) -> tuple[int, int] | None:
         if self.edges is None:

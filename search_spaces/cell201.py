@@ -9,7 +9,8 @@ from search_spaces.cell import Cell
 from search_spaces.cell_graph import CellGraph
 from search_spaces.images import check_images
 from search_spaces.signature import Signature
-from search_spaces.space import Features, SearchSpace
+from search_spaces.space import SearchSpace
+from search_spaces.summed_cells import Features
 from search_spaces.values import Architecture, Value
 
 if TYPE_CHECKING:

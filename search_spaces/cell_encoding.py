@@ -32,19 +32,23 @@ def path_encoding(
     on: str = "edges",
     none: Container[Value] = (),
     longest: int | None = None,
+    identity: Container[Value] | None = None,
 ) -> Encoding:
     """Path encoding (section 3; White et al. 2021, BANANAS): which sequences of operations lead from input to output.
 
     One 0 or 1 for each sequence of ``operations`` without ``none``, short ones first: of 1 to nodes - 1
-    operations on edges, or of 0 to nodes - 2 on nodes. ``longest`` truncates it to sequences of at most so many.
+    operations on edges, or of 0 to nodes - 2 on nodes. ``longest`` truncates it to sequences of at most so many. With
+    ``identity`` its operations are left out of the sequences, which on edges may then be empty too.
     """
-    real = [operation for operation in operations if operation not in none]
-    shortest, most = (1, graph.nodes - 1) if on == "edges" else (0, graph.nodes - 2)
+    left_out = () if identity is None else identity
+    real = [operation for operation in operations if operation not in none and operation not in left_out]
+    shortest, most = (int(identity is None), graph.nodes - 1) if on == "edges" else (0, graph.nodes - 2)
     most = most if longest is None else min(most, longest)
     lengths = range(shortest, most + 1)
     starts = dict(zip(lengths, np.cumsum([0, *(len(real) ** length for length in lengths)]).tolist(), strict=False))
     encoding = np.zeros(sum(len(real) ** length for length in lengths))
-    for path in set(_paths(graph.live(none))):
+    for steps in set(_paths(graph.live(none))):
+        path = [step for step in steps if step not in left_out]
         if len(path) in lengths:
             place = sum(real.index(step) * len(real) ** at for at, step in enumerate(reversed(path)))
             encoding[starts[len(path)] + place] = 1.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from search_spaces.cell import Cell
+from search_spaces.cell import KINDS, Cell
 from search_spaces.choice import Choice
 from search_spaces.conditions import ConditionLike, When, conditions_schema
 from search_spaces.decision import Decision, Leaf
@@ -73,5 +73,6 @@ def _decision_from_schema(plain: Mapping[str, Any]) -> Decision:
         case "cell":
             operations = [*map(from_json, plain["operations"])]
             inputs, edges = from_json(plain["inputs"]), from_json(plain.get("edges"))
-            return Cell(plain["nodes"], operations, plain["on"], inputs, when, edges=edges)
+            kinds = {kind: [*map(from_json, plain[kind])] for kind in KINDS if kind in plain}
+            return Cell(plain["nodes"], operations, plain["on"], inputs, when, edges=edges, **kinds)
     raise ValueError(f"decision {plain['name']!r} has the type {plain['type']!r}, which this version does not know")

@@ -32,7 +32,7 @@ class Domain:
             raise ValueError(f"{title or 'a domain'} declares no decisions; give at least one, as name: Choice(...)")
         self.decisions = dict(decisions)
         self.title = title
-        self.slots = unroll(self.decisions, title)
+        self.slots, self.cells = unroll(self.decisions, title)
         self.limits = tuple(dict.fromkeys(slot.limit for slot in self.slots if slot.limit))
         self._by_name = {slot.name: slot for slot in self.slots}
 

@@ -61,12 +61,15 @@ class Slot:
     changeable: bool = True
 
 
-def unroll(decisions: Mapping[str, Decision], title: str) -> tuple[Slot, ...]:
-    """All slots in order; ValueError naming the decision, under ``title``, that is malformed."""
+def unroll(decisions: Mapping[str, Decision], title: str) -> tuple[tuple[Slot, ...], dict[str, Cell]]:
+    """All slots in order, and the cells by their flat names.
+
+    ValueError names the decision, under ``title``, that is malformed.
+    """
     unroller = _Unroller(title)
     unroller.block(decisions, "", (), ())
     controlling = {parent for slot in unroller.slots for parent, _ in slot.conditions}
-    return tuple(
+    slots = tuple(
         replace(
             slot,
             limit=unroller.limits.get(slot.index),
@@ -75,6 +78,7 @@ def unroll(decisions: Mapping[str, Decision], title: str) -> tuple[Slot, ...]:
         )
         for slot in unroller.slots
     )
+    return slots, unroller.cells
 
 
 def elements(value: Value) -> int:
@@ -110,6 +114,7 @@ class _Unroller:
         self.slots: list[Slot] = []
         self.names: set[str] = set()
         self.limits: dict[int, Limit] = {}
+        self.cells: dict[str, Cell] = {}
 
     def block(
         self,
@@ -172,6 +177,7 @@ class _Unroller:
 
     def _cell(self, cell: Cell, prefix: str, conditions: tuple[Condition, ...]) -> None:
         scope = _Scope(cell.leaves, {})
+        self.cells[prefix.removesuffix(".")] = cell
         for name, leaf in cell.leaves.items():
             where = located(self.title, f"{prefix}{name}")
             own = tuple(self._condition(condition, name, where, (scope,)) for condition in leaf.conditions)

@@ -3,20 +3,19 @@
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from search_spaces.decisions import Decision
 from search_spaces.domain import Domain
 from search_spaces.signature import Signature
+from search_spaces.summed_cells import MOST_PATHS, Features, SummedCell
 from search_spaces.values import Architecture, Value, Values
 
 if TYPE_CHECKING:
     from numpy.random import Generator
     from torch.nn import Module
-
-Features: TypeAlias = tuple[tuple[float, ...], ...]
 
 
 class SearchSpace:
@@ -51,17 +50,21 @@ class SearchSpace:
         raise NotImplementedError(f"space {self.name} has no build(self, architecture, signature)")
 
     def canonical(self, architecture: Architecture) -> Architecture:
-        """One representative of all architectures that build the same network; itself unless overridden."""
+        """One representative of all architectures that build the same network; itself unless overridden.
+
+        Cells that say what their operations are need none: `key` knows which of them are the same network.
+        """
         return architecture
 
     def features(self, architecture: Architecture) -> Features:
         """Numbers that describe the network, for surrogate models, beside its decisions.
 
         In groups: a model learns how much each group matters, and begins with all alike, so let a number's standard
-        deviation be about 1/2. The same sizes for every architecture, equal numbers for equal keys; none unless
-        overridden.
+        deviation be about 1/2. The same sizes for every architecture, equal numbers for equal keys. Unless overridden
+        those of all cells that say what their operations are: which sequences of operations lead through each, and half
+        the number of each operation with weights.
         """
-        return ()
+        return tuple(group for cell in self._cells for group in cell.features(architecture))
 
     def check_signature(self, signature: Signature) -> None:
         """Raise ValueError where the space has no network for ``signature``; needs no torch."""
@@ -126,8 +129,26 @@ class SearchSpace:
         return _digest(orjson.dumps(self.schema(), option=orjson.OPT_SORT_KEYS))
 
     def key(self, architecture: Architecture) -> str:
-        """Hash of the canonical form, 32 hex digits: equal for architectures that build the same network."""
-        return _digest(self.canonical(architecture).json())
+        """Hash of the network, 32 hex digits: equal for architectures that build the same one."""
+        return _digest(self.network(architecture))
+
+    def network(self, architecture: Architecture) -> bytes:
+        """JSON that is equal for architectures that build the same network, as far as the space says it.
+
+        The canonical form, in which cells that say what their operations are stand by their `canonical_form`.
+        """
+        canonical = self.canonical(architecture)
+        if not self._cells:
+            return canonical.json()
+        inside = frozenset().union(*(cell.leaves for cell in self._cells))
+        outside = {name: value for name, value in canonical.items() if name not in inside}
+        forms = [cell.form(canonical) for cell in self._cells]
+        return orjson.dumps([outside, forms], option=orjson.OPT_SORT_KEYS)
+
+    @cached_property
+    def _cells(self) -> "tuple[SummedCell, ...]":
+        sums = {name: cell for name, cell in self.domain.cells.items() if cell.sums}
+        return tuple(SummedCell(name, cell, MOST_PATHS // len(sums)) for name, cell in sums.items())
 
 
 def _architecture(values: Values) -> Architecture:
