@@ -95,7 +95,6 @@ pythonpath = ["src"]
 [search]
 space = "$name"
 task = "digits"
-strategy = "evolution"
 trials = 20
 
 [space]

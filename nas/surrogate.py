@@ -2,9 +2,9 @@
 
 k(x, y) = s^2 exp(-sum_d w_d delta_d(x, y)) with a weight for each decision (automatic relevance determination). For
 options without order delta is 1 where they differ, which makes it the weighted Hamming kernel of Hutter et al. 2011
-(SMAC, eq. 8); for ordered ones it is twice the distance of their places, so that the process is a random walk along
-them; for a continuum (2 difference)^2. Where only one of two candidates has a decision, 1 is added. All these are
-squared distances between lifted rows, so the kernel is a Gaussian on these.
+(SMAC, eq. 8); for ordered ones it is twice the distance of their places, an Ornstein-Uhlenbeck process along them; for
+a continuum (2 difference)^2. Where only one of two candidates has a decision, 1 is added. All these are squared
+distances between lifted rows, so the kernel is a Gaussian on these.
 
 Weights, amplitude and noise maximise the marginal likelihood (Rasmussen and Williams 2006, eq. 5.9) under priors that
 hold them near "every decision matters alike" while there is little data.

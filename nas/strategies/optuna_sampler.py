@@ -27,8 +27,8 @@ from trainers import Measurement
 
 _REPEATS = 3
 _DRAWS = 100
-_MOST_REPEATS = 0.5
-"""Of the results that a sampler is shown."""
+_MOST_REPEATS = 1 / 3
+"""Of what a sampler is shown."""
 _FIRST = 1_000
 """Numbers of the trials that a sampler sees begin here; below are those that ask for a candidate."""
 
@@ -79,8 +79,11 @@ class OptunaStrategy:
         if results.repeats(pending) >= _REPEATS:
             return self._random(pending, rng, AFTER_REPEATS)
         model = self.model(results.count)
-        window = results.window(model.results)
-        study = self._study(model, self._counted(window, model, pending), pending, int(rng.integers(2**32)))
+        repeats = [*(self._repeats | _repeats(pending)).values()][-int(model.results * _MOST_REPEATS) :]
+        window = results.window(model.results - len(repeats))
+        times = Counter(repeats)
+        counted = [(result, 1 + times[result.trial]) for result in window]
+        study = self._study(model, counted, pending, int(rng.integers(2**32)))
         with _quiet():
             suggested = self.parameters.suggest(study.ask(), rng)
         fresh = self._mutated(suggested, pending, rng)
@@ -104,12 +107,6 @@ class OptunaStrategy:
             if not self._results.has(candidate) and candidate not in under_way:
                 break
         return Proposal(candidate, operator=operator)
-
-    def _counted(self, window: list[Result], model: Model, pending: Sequence[Trial]) -> list[tuple[Result, int]]:
-        """The results of the window, and how often each counts; the newest repeats are half as many as these."""
-        repeats = [*(self._repeats | _repeats(pending)).values()]
-        again = Counter(repeats[-int(model.results * _MOST_REPEATS) :])
-        return [(result, 1 + again[result.trial]) for result in window]
 
     def _mutated(self, candidate: Candidate, pending: Sequence[Trial], rng: Generator) -> Candidate | None:
         """``candidate``, mutated until it is new; None if 100 mutations do not make it so."""

@@ -53,9 +53,9 @@ class Predictor:
 
     Who keeps all constraints ranks before who does not, of whom those are better that violate less. Trials under way
     count as measured at what is predicted. The process knows at most 500 trials, the better half of them the best of
-    all; its hyperparameters are fitted to 250, each time the results have grown by a thirtieth. ``fitted_on`` is the
-    last trial known at that fit; ``notes`` say how many of how many results the process knows, where it leaves some
-    out.
+    all; its hyperparameters are fitted to 250, to several objectives weighing alike, each time the results have grown
+    by a thirtieth. ``fitted_on`` is the last trial known at that fit; ``notes`` say how many of how many results the
+    process knows, where it leaves some out.
     """
 
     def __init__(self, space: CandidateSpace, objectives: Objectives, initial: int = 4) -> None:

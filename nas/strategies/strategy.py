@@ -29,7 +29,7 @@ class Strategy(Protocol):
         """Learn the measurement of a rung (``ended`` is None), or that a trial ended.
 
         Duplicates are told with the measurement of the trial that answers for them. ``measurement`` is None where the
-        trial ended without any. A measurement at a higher fidelity outranks one at a lower.
+        trial ended without any. What a rung says beside another is the strategy's to judge.
         """
         ...
 

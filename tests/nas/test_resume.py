@@ -99,6 +99,23 @@ def test_killed_after_every_event(tmp_path, rule, strategy, executor):
         assert comparable(events(folder), times=executor == "simulated") == expected, f"killed after line {count}"
 
 
+def test_killed_after_every_event_where_time_is_limited(tmp_path):
+    """What candidates take is learnt from the record alone."""
+    config = tables("asha", "auto", "simulated", trials=None)
+    config["search"]["hours"] = 60 / 3600
+    whole = nas.search(folder=tmp_path / "whole", **config)
+    assert any(trial.proposal.operator == "improve-per-second" for trial in whole.trials())
+    lines = (tmp_path / "whole" / "events.jsonl").read_bytes().splitlines(keepends=True)
+    expected = comparable(events(tmp_path / "whole"))
+    assert len(expected) > 40
+    for count in range(2, len(lines)):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        (folder / "events.jsonl").write_bytes(b"".join(lines[:count]))
+        nas.resume(folder, code={"trainer": curve})
+        assert comparable(events(folder)) == expected, f"killed after line {count}"
+
+
 def untimed(candidate, context):
     """`curve` on a real clock."""
     clocked = context.report

@@ -1,21 +1,26 @@
 """What candidates take, and how a limit on time makes the search weigh it."""
 
+import tracemalloc
 from math import log
 
 import numpy as np
 import pytest
 
 from nas.budget import Budget
+from nas.conformance import run_strategy
 from nas.fidelity import AsynchronousHalving, FullFidelity
 from nas.objective import Direction, Objective, Objectives
+from nas.proposal import Proposal
 from nas.rehearsal import Rehearsal
 from nas.strategies import HeedsTime
 from nas.strategies.auto import Auto
 from nas.strategies.predictor import Predictor
 from nas.strategies.random import RandomSearch
 from nas.strategies.running_cost import RunningCost
+from nas.trial import Outcome, Trial
 from search_spaces import CandidateSpace, Choice, Float, Integer, SearchSpace, hyperparameter_domain
 from search_spaces.encoding import Encoding
+from trainers import Failure, FailureKind, Measurement
 
 
 class Layers(SearchSpace):
@@ -108,6 +113,70 @@ def test_what_a_promotion_takes_is_counted_by_the_epoch():
 )
 def test_time_counts_where_the_budget_limits_it(budget, heeds):
     assert Budget(**budget).limits_time is heeds
+
+
+def told(**of_trial):
+    """What a strategy thinks that a candidate takes, of whose trial it was told; None where it learnt nothing."""
+    strategy = Predictor(SPACE, ONE)
+    strategy.heed_time()
+    changed = {"number": 0, "devices": 1, **of_trial}
+    trial = Trial(changed.pop("number"), Proposal(SPACE.sample(np.random.default_rng(0))), "", 0, 9, {})
+    measurement = Measurement(changed.pop("fidelity", 9), {"a": 1.0}, changed.pop("seconds", 90.0))
+    trial.rungs[measurement.fidelity] = measurement
+    for name, value in changed.items():
+        setattr(trial, name, value)
+    strategy.tell(trial, measurement, None)
+    strategy.tell(trial, measurement, Outcome.COMPLETED)
+    row = Encoding(SPACE).row(trial.proposal.candidate)[None]
+    learnt = strategy._cost.logarithm(row)[0]
+    return np.exp(learnt) if learnt else None
+
+
+def test_rates_are_of_device_seconds_and_of_whole_first_legs():
+    assert told() == pytest.approx(10.0)
+    assert told(devices=2) == pytest.approx(20.0)
+    assert told(fidelity=3) == pytest.approx(30.0)
+    failed = Failure(FailureKind.PREEMPTED, "its node went")
+    for without in ({"number": -1}, {"duplicate_of": 3}, {"failures": [failed]}, {"seconds": 0.0}):
+        assert told(**without) is None
+
+
+def test_auto_hands_it_on_and_the_operator_says_so():
+    strategy = Auto(CandidateSpace(Even()), ONE)
+    strategy.heed_time()
+    search = Rehearsal(CandidateSpace(Even()), ONE, FullFidelity(ONE, 1, 1, 3), strategy)
+    for _ in range(12):
+        search.advance(search.start(), {"a": 1.0})
+    operators = [trial.proposal.operator for trial in search.study.trials()]
+    assert operators == ["sample"] * 4 + ["improve-per-second"] * 8
+
+
+def heeding(space, objectives):
+    strategy = Predictor(space, objectives)
+    strategy.heed_time()
+    return strategy
+
+
+def test_a_strategy_that_heeds_time_keeps_the_contract():
+    assert run_strategy(heeding) == []
+
+
+def test_an_answer_is_quick_where_decisions_have_many_options():
+    class Wide(SearchSpace):
+        decisions = {f"d{at}": Choice(*range(1_000)) for at in range(3)}
+
+    space = CandidateSpace(Wide())
+    encoding, rng = Encoding(space), np.random.default_rng(0)
+    cost = RunningCost(encoding.columns)
+    for _ in range(2_000):
+        cost.observe(encoding.row(space.sample(rng)), 1 + rng.random())
+    rows = np.array([encoding.row(space.sample(rng)) for _ in range(10)])
+    tracemalloc.start()
+    try:
+        cost.logarithm(rows)
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_of_the_strategies_those_with_a_model_of_their_own_heed_time():
