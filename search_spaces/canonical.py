@@ -1,9 +1,10 @@
 """The canonical form of a cell graph: equal exactly for graphs that are the same network, up to isomorphism.
 
 The graph is first rewritten as its terms: one application of an operation each, to a sum of terms. Dead branches,
-zeros and identities vanish in this; what is left is a labelled acyclic graph, brought to its canonical
-order by colour refinement and, among terms that it cannot tell apart, by trying each (McKay and Piperno 2014,
-without their pruning: cells are small).
+zeros and identities vanish in this; what is left is a labelled acyclic graph, brought to its canonical order by colour
+refinement and, among terms that it cannot tell apart, by trying those that no automorphism maps onto one that was tried
+(McKay and Piperno 2014). Where more than 2,000 refinements do not decide, the first order found is taken: then
+isomorphic graphs may have two forms, never different graphs one.
 """
 
 from collections.abc import Container, Sequence
@@ -13,6 +14,8 @@ from typing import TypeAlias
 from search_spaces.cell_graph import CellGraph, Edge
 from search_spaces.conditions import typed_key
 from search_spaces.values import Value
+
+_MOST_REFINEMENTS = 2_000
 
 Form: TypeAlias = tuple[tuple[bytes, tuple[int, ...]], ...]
 """For each term its operation as JSON and the numbers of the terms that it takes, 0 for the input; the output last."""
@@ -88,16 +91,34 @@ def _least_form(operations: Sequence[bytes], inputs: Sequence[_Sum]) -> Form:
         for other in taken:
             users[other].append(term)
     ranks = {operation: rank for rank, operation in enumerate(sorted(set(operations[1:-1])), 1)}
-    first = [0, *(ranks[operation] for operation in operations[1:-1]), len(ranks) + 1]
+    first_colours = [0, *(ranks[operation] for operation in operations[1:-1]), len(ranks) + 1]
+
+    refinements = 0
+
+    def refined(colours: list[int]) -> list[int]:
+        nonlocal refinements
+        refinements += 1
+        return _refined(colours, inputs, users)
+
+    def first(colours: list[int]) -> Form:
+        """That of the first term of each tie."""
+        while len(set(colours)) < len(colours):
+            colours = refined(_singled_out(colours, _first_tied(colours)[0]))
+        order = sorted(range(len(colours)), key=colours.__getitem__)
+        return tuple((operations[at], tuple(sorted(colours[i] for i in inputs[at]))) for at in order[1:])
 
     def least(colours: list[int]) -> Form:
-        colours = _refined(colours, inputs, users)
-        if len(set(colours)) == len(colours):
-            order = sorted(range(len(colours)), key=colours.__getitem__)
-            return tuple((operations[at], tuple(sorted(colours[i] for i in inputs[at]))) for at in order[1:])
-        return min(least(_singled_out(colours, term)) for term in _first_tied(colours))
+        if len(set(colours)) == len(colours) or refinements > _MOST_REFINEMENTS:
+            return first(colours)
+        searched: dict[Form, Form] = {}
+        for term in _first_tied(colours):
+            branch = refined(_singled_out(colours, term))
+            leaf = first(branch)
+            if leaf not in searched:  # else an automorphism maps this branch onto one that was searched
+                searched[leaf] = least(branch)
+        return min(searched.values())
 
-    return least(first)
+    return least(refined(first_colours))
 
 
 def _refined(colours: list[int], inputs: Sequence[_Sum], users: Sequence[Sequence[int]]) -> list[int]:

@@ -155,6 +155,23 @@ def test_colours_alone_cannot_tell_but_the_form_does():
     assert bipartite(ring) != bipartite(squares)
 
 
+@pytest.mark.parametrize(("chains", "length"), [(14, 1), (8, 2), (6, 3)])
+def test_many_branches_alike_are_not_tried_in_every_order(chains, length):
+    """There are 14! orders of 14 branches."""
+
+    def network(order):
+        edges, operations = [], {}
+        for chain in order:
+            nodes = [0, *(1 + step * chains + chain for step in range(length)), chains * length + 1]
+            edges += zip(nodes, nodes[1:], strict=False)
+            operations |= {node: "ab"[order[chain] % 2] for node in nodes[1:-1]}
+        return CellGraph(chains * length + 2, tuple(edges), operations)
+
+    order = [*range(chains)]
+    assert canonical_form(network(order)) == canonical_form(network(order[::-1]))
+    assert len(canonical_form(network(order))) == chains * length + 1
+
+
 def test_operations_on_nodes():
     # Ying et al. 2019, figure 1: two numberings of one cell
     one = CellGraph(5, ((0, 1), (0, 2), (1, 3), (2, 4), (3, 4)), {1: "conv", 2: "pool", 3: "dense"})
