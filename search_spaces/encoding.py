@@ -95,7 +95,8 @@ class Encoding:
         for name, value in values.items():
             at = columns[name]
             kind = type(value)
-            key = (at, kind, typed_key(value) if kind is tuple else value)
+            alike = kind is tuple or value == 0  # (1,) and (True,), 0.0 and -0.0 are equal
+            key = (at, kind, typed_key(value) if alike else value)
             place = places.get(key)
             if place is None:
                 leaf = self._leaves[at]

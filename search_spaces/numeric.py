@@ -185,7 +185,7 @@ def _perturb(value: float, low: float, high: float, u: float, spread: float, *, 
     step = spread * _NORMAL.inv_cdf(max(u, 1e-12))
     for signed in (step, -step):
         if log_scale:
-            moved = exp(log(value) + signed * (log(high) - log(low)))
+            moved = exp(min(log(high), max(log(low), log(value) + signed * (log(high) - log(low)))))
         else:
             moved = value + signed * (high - low)
         moved = min(high, max(low, moved))

@@ -169,3 +169,11 @@ def test_log_scales_are_drawn_log_uniformly():
 def test_the_last_value_of_a_stepped_range_is_on_the_grid():
     assert list(Integer(1, 10, step=4).options) == [1, 5, 9]
     assert Integer(1, 10, step=4).allowed == "an int from 1 to 9 by 4"
+
+
+def test_steps_on_the_widest_logarithmic_scale_stay_in_the_range():
+    wide = Float(1e-200, 1e200, log=True)
+    for value in (1e-200, 1.0, 1e200):
+        for u in (0.001, 0.3, 0.999):
+            assert 1e-200 <= wide.nudge(value, 1.0, u) <= 1e200
+            assert 1e-200 <= wide.move(value, [u, u, u]) <= 1e200

@@ -92,3 +92,13 @@ def test_what_an_encoding_keeps_is_bounded_by_its_few_options():
     encoding = Encoding(space)
     encoding.rows([space.sample(rng) for _ in range(500)])
     assert len(encoding._places) == 20
+
+
+def test_options_that_are_equal_numbers_have_rows_of_their_own():
+    class Zeros(SearchSpace):
+        decisions = {"x": Choice(0.0, -0.0, 0, False, 1)}
+
+    space = CandidateSpace(Zeros())
+    encoding = Encoding(space)
+    rows = [encoding.row(Candidate(Architecture({"x": option}))).tolist() for option in (-0.0, 0.0, False, 0, 1)]
+    assert rows == [[1.0], [0.0], [3.0], [2.0], [4.0]]
