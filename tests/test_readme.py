@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import nas
+from nas.checking import check_code
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
@@ -39,6 +40,13 @@ def test_own_space_task_and_training_function(module, trainer, tmp_path):
     assert study.counts().keys() <= {"completed", "stopped"}
     assert study.launched == 4
     assert study.best().metrics["val_accuracy"] > 0.6
+
+
+@pytest.mark.parametrize("name", ["Perceptron", "Wine", "train"])
+def test_what_is_printed_passes_the_suite_of_its_kind(module, name):
+    checked = check_code(f"{module}:{name}")
+    assert checked.findings == ()
+    assert len(checked.checks) >= 6
 
 
 def test_the_configuration_is_one():
