@@ -30,7 +30,10 @@ _BELOW_ONE = 1 - 2**-53
 
 
 class Parameters:
-    """The parameters of a candidate space; ``count`` of them, ``conditional`` where some are not always active."""
+    """The parameters of a candidate space, ``count`` of them.
+
+    ``conditional`` says that some are not always active, ``categorical`` that none is a number or in an order.
+    """
 
     def __init__(self, space: CandidateSpace) -> None:
         self._domain = space.space.domain
@@ -39,6 +42,7 @@ class Parameters:
         every = [one for one in (*self._architecture, *self._hyperparameters) if one.distribution is not None]
         self.count = len(every)
         self.conditional = any(one.slot.conditions for one in every)
+        self.categorical = all(isinstance(one.distribution, CategoricalDistribution) for one in every)
         self.point = lru_cache(_CACHED)(self._point)
         self._distributions = {one.name: one.distribution for one in every if one.distribution is not None}
         self._usual = {name: _usual(distribution) for name, distribution in self._distributions.items()}

@@ -27,8 +27,6 @@ from trainers import Measurement
 
 _REPEATS = 3
 _DRAWS = 100
-_MOST_REPEATS = 1 / 3
-"""Of what a sampler is shown."""
 _FIRST = 1_000
 """Numbers of the trials that a sampler sees begin here; below are those that ask for a candidate."""
 
@@ -38,7 +36,8 @@ class Model:
     """A sampler by its name, made from a seed, and how many results and pending trials it is shown at most.
 
     ``point`` makes parameters of a candidate: those of its active decisions, or all for a sampler that models no others
-    than those which every trial has.
+    than those which every trial has. ``again`` is the share of what it is shown that may be results which it suggested
+    again: each counts once more for that.
     """
 
     name: str
@@ -46,15 +45,16 @@ class Model:
     point: Callable[[Candidate], Point]
     results: int
     pending: int
+    again: float = 0.0
 
 
 class OptunaStrategy:
     """Random candidates until ``startup`` are measured, then those of `model`.
 
-    A sampler may suggest what was tried or is under way: then the suggestion is mutated until it was not. A result that
-    was suggested again counts once more from now on, much as in Optuna, where trying it again would bring it anew;
-    ``notes`` say whose it is (``again``). After three proposals in a row that others answered (isomorphic ones) a
-    random candidate is taken that was not tried yet.
+    A sampler may suggest what was tried or is under way: then the suggestion is mutated until it was not. Where the
+    `Model` says so, a result that was suggested again counts once more from now on, much as in Optuna, where trying it
+    again would bring it anew; ``notes`` say whose it is (``again``). After three proposals in a row that others
+    answered (isomorphic ones) a random candidate is taken that was not tried yet.
     """
 
     def __init__(self, space: CandidateSpace, objectives: Objectives, startup: int = 10) -> None:
@@ -79,7 +79,7 @@ class OptunaStrategy:
         if results.repeats(pending) >= _REPEATS:
             return self._random(pending, rng, AFTER_REPEATS)
         model = self.model(results.count)
-        repeats = [*(self._repeats | _repeats(pending)).values()][-int(model.results * _MOST_REPEATS) :]
+        repeats = self._newest_repeats(int(model.results * model.again), pending)
         window = results.window(model.results - len(repeats))
         times = Counter(repeats)
         counted = [(result, 1 + times[result.trial]) for result in window]
@@ -91,7 +91,7 @@ class OptunaStrategy:
             return self._random(pending, rng, AFTER_REPEATS)
         notes = {"results": len(window), "of": results.count} if len(window) < results.count else {}
         again = results.number(suggested)
-        if again is not None:
+        if again is not None and model.again:
             notes["again"] = again
         return Proposal(fresh, operator=model.name, notes=notes or None, fitted_on=results.last)
 
@@ -107,6 +107,9 @@ class OptunaStrategy:
             if not self._results.has(candidate) and candidate not in under_way:
                 break
         return Proposal(candidate, operator=operator)
+
+    def _newest_repeats(self, most: int, pending: Sequence[Trial]) -> list[int]:
+        return [*(self._repeats | _repeats(pending)).values()][-most:] if most else []
 
     def _mutated(self, candidate: Candidate, pending: Sequence[Trial], rng: Generator) -> Candidate | None:
         """``candidate``, mutated until it is new; None if 100 mutations do not make it so."""

@@ -336,7 +336,7 @@ class Same(BaseSampler):
 
 class Stubborn(OptunaStrategy):
     def model(self, results):
-        return Model("same", lambda seed: Same(), self.parameters.point, results=16, pending=4)
+        return Model("same", lambda seed: Same(), self.parameters.point, results=16, pending=4, again=1 / 3)
 
 
 def stubborn(space, start=()):
@@ -362,6 +362,13 @@ def test_what_a_sampler_suggests_again_counts_once_more_from_then_on():
         Same.shown.clear()
         search.state.strategy.ask([waiting], np.random.default_rng(0))
         assert Same.shown[0][0, 0, 0] == 5  # what is under way has noted it too
+
+
+def test_repeats_count_again_in_densities_over_categories_alone():
+    assert TreeParzenEstimator(CandidateSpace(Grid()), ONE).model(50).again > 0
+    assert TreeParzenEstimator(SMOOTH, ONE).model(50).again == 0
+    assert TreeParzenEstimator(CONDITIONAL, ONE).model(50).again == 0
+    assert GaussianProcess(CandidateSpace(Grid()), ONE).model(50).again == 0
 
 
 def test_of_repeats_the_newest_count_a_third_of_what_is_shown():
