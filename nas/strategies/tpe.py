@@ -9,7 +9,7 @@ from optuna.samplers import BaseSampler, TPESampler
 from nas.strategies.optuna_parameters import Parameters
 from nas.strategies.optuna_sampler import Model, OptunaStrategy
 
-_VALUES = 3_000
+_VALUES = 2_000
 _RESULTS = (100, 400)
 """The sampler's time is in proportion to results times parameters: about 3 ms a thousand values."""
 _AGAIN = 1 / 3
@@ -20,7 +20,7 @@ class TreeParzenEstimator(OptunaStrategy):
     """TPE over all decisions jointly; those of a conditional space in groups that are active together."""
 
     def model(self, results: int) -> Model:
-        """TPE, shown as many results as 3,000 values make, 100 to 400."""
+        """TPE, shown as many results as 2,000 values make, 100 to 400."""
         return parzen_model(self.parameters)
 
 
