@@ -103,11 +103,6 @@ class Cell(Decision):
         """Whether it is said what its operations are, and so that nodes are sums."""
         return any(getattr(self, kind) is not None for kind in KINDS)
 
-    def places(self, kind: str) -> frozenset[int]:
-        """The places among ``operations`` of those that are of ``kind``, one of `KINDS`."""
-        keys = [*map(typed_key, self.operations)]
-        return frozenset(keys.index(typed_key(operation)) for operation in getattr(self, kind) or ())
-
     def schema(self) -> dict[str, Any]:
         """Plain JSON."""
         return {

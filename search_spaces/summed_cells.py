@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from search_spaces.canonical import canonical_form
-from search_spaces.cell import Cell
+from search_spaces.cell import KINDS, Cell
 from search_spaces.cell_graph import CellGraph
 from search_spaces.conditions import typed_key
 from search_spaces.values import Value
@@ -32,7 +32,7 @@ class SummedCell:
         graph = self._graph(values)
         if graph is None:
             return None
-        form = canonical_form(graph, none=self._none, identity=self._identity, parameter_free=self._parameter_free)
+        form = canonical_form(graph, **self._kinds)
         return [[operation.decode(), inputs] for operation, inputs in form]
 
     def features(self, values: Mapping[str, Value]) -> Features:
@@ -44,13 +44,13 @@ class SummedCell:
         from search_spaces.cell_encoding import operation_counts, path_encoding
 
         graph = self._graph(values) or CellGraph(self.cell.nodes, (), {})
-        places, longest = range(len(self.cell.operations)), self._longest
+        places, none, identity = range(len(self.cell.operations)), self._kinds["none"], self._kinds["identity"]
         groups: list[tuple[float, ...]] = []
-        if longest:
-            paths = path_encoding(graph, places, self.cell.on, self._none, longest, self._identity)
+        if self._longest:
+            paths = path_encoding(graph, places, self.cell.on, none, self._longest, identity)
             groups.append(tuple(paths.tolist()))
-        weighty = [at for at in places if at not in self._none | self._identity | self._parameter_free]
-        counts = operation_counts(graph, weighty, self._none)
+        with_weights = [place for place in places if not any(place in kind for kind in self._kinds.values())]
+        counts = operation_counts(graph, with_weights, none)
         return *groups, *((count / 2,) for count in counts.tolist())
 
     @cached_property
@@ -74,21 +74,15 @@ class SummedCell:
         return {typed_key(operation): place for place, operation in enumerate(self.cell.operations)}
 
     @cached_property
-    def _none(self) -> frozenset[int]:
-        return self.cell.places("none")
-
-    @cached_property
-    def _identity(self) -> frozenset[int]:
-        return self.cell.places("identity")
-
-    @cached_property
-    def _parameter_free(self) -> frozenset[int]:
-        return self.cell.places("parameter_free")
+    def _kinds(self) -> dict[str, frozenset[int]]:
+        """The places of what is of each kind."""
+        given = {kind: getattr(self.cell, kind) or () for kind in KINDS}
+        return {kind: frozenset(self._places[typed_key(one)] for one in of) for kind, of in given.items()}
 
     @cached_property
     def _longest(self) -> int:
         """The longest sequence of which all are told apart; 0 where not even single operations are."""
-        real = len(self.cell.operations) - len(self._none) - len(self._identity)
+        real = len(self.cell.operations) - len(self._kinds["none"]) - len(self._kinds["identity"])
         most = self.cell.nodes - (1 if self.cell.on == "edges" else 2)
         longest, total = 0, 1
         while longest < most and self.cell.nodes <= _MOST_NODES and total + real ** (longest + 1) <= self.paths:

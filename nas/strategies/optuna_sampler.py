@@ -64,7 +64,7 @@ class OptunaStrategy:
         self._objectives = objectives
         self._startup = startup
         self._results = Results(objectives)
-        self._repeats: dict[int, int] = {}
+        self._again: dict[int, int] = {}
         self.parameters = Parameters(space)
 
     def model(self, results: int) -> Model:
@@ -79,9 +79,9 @@ class OptunaStrategy:
         if results.repeats(pending) >= _REPEATS:
             return self._random(pending, rng, AFTER_REPEATS)
         model = self.model(results.count)
-        repeats = self._newest_repeats(int(model.results * model.again), pending)
-        window = results.window(model.results - len(repeats))
-        times = Counter(repeats)
+        shown_again = self._newest_again(int(model.results * model.again), pending)
+        window = results.window(model.results - len(shown_again))
+        times = Counter(shown_again)
         counted = [(result, 1 + times[result.trial]) for result in window]
         study = self._study(model, counted, pending, int(rng.integers(2**32)))
         with _quiet():
@@ -98,7 +98,7 @@ class OptunaStrategy:
     def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
         """Remember the result; what ended without objectives counts as the worst, whatever the reason."""
         self._results.tell(trial, measurement, ended)
-        self._repeats |= _repeats((trial,))
+        self._again |= _suggested_again((trial,))
 
     def _random(self, pending: Sequence[Trial], rng: Generator, operator: str) -> Proposal:
         under_way = {trial.proposal.candidate for trial in pending}
@@ -108,8 +108,8 @@ class OptunaStrategy:
                 break
         return Proposal(candidate, operator=operator)
 
-    def _newest_repeats(self, most: int, pending: Sequence[Trial]) -> list[int]:
-        return [*(self._repeats | _repeats(pending)).values()][-most:] if most else []
+    def _newest_again(self, most: int, pending: Sequence[Trial]) -> list[int]:
+        return [*(self._again | _suggested_again(pending)).values()][-most:] if most else []
 
     def _mutated(self, candidate: Candidate, pending: Sequence[Trial], rng: Generator) -> Candidate | None:
         """``candidate``, mutated until it is new; None if 100 mutations do not make it so."""
@@ -147,7 +147,7 @@ class OptunaStrategy:
             yield _trial(at, model.point(candidate), TrialState.RUNNING)
 
 
-def _repeats(trials: Iterable[Trial]) -> dict[int, int]:
+def _suggested_again(trials: Iterable[Trial]) -> dict[int, int]:
     """By the number of a proposal the trial whose result counts once more since then."""
     noted = ((trial.number, trial.proposal.notes) for trial in trials)
     return {number: notes["again"] for number, notes in noted if isinstance(notes, dict) and "again" in notes}
