@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import optuna
 from numpy.random import Generator
@@ -26,6 +27,7 @@ from search_spaces import Candidate, CandidateSpace
 from trainers import Measurement
 
 _REPEATS = 3
+_SUGGESTIONS = 2
 _DRAWS = 100
 _FIRST = 1_000
 """Numbers of the trials that a sampler sees begin here; below are those that ask for a candidate."""
@@ -53,8 +55,9 @@ class OptunaStrategy:
 
     A sampler may suggest what was tried or is under way: then the suggestion is mutated until it was not. Where the
     `Model` says so, a result that was suggested again counts once more from now on, much as in Optuna, where trying it
-    again would bring it anew; ``notes`` say whose it is (``again``). After three proposals in a row that others
-    answered (isomorphic ones) a random candidate is taken that was not tried yet.
+    again would bring it anew, and the sampler is asked a second time first; ``notes`` say whose results they are
+    (``again``). After three proposals in a row that others answered (isomorphic ones) a random candidate is taken that
+    was not tried yet.
     """
 
     def __init__(self, space: CandidateSpace, objectives: Objectives, startup: int = 10) -> None:
@@ -64,7 +67,7 @@ class OptunaStrategy:
         self._objectives = objectives
         self._startup = startup
         self._results = Results(objectives)
-        self._again: dict[int, int] = {}
+        self._again: dict[int, list[int]] = {}
         self.parameters = Parameters(space)
 
     def model(self, results: int) -> Model:
@@ -79,19 +82,12 @@ class OptunaStrategy:
         if results.repeats(pending) >= _REPEATS:
             return self._random(pending, rng, AFTER_REPEATS)
         model = self.model(results.count)
-        shown_again = self._newest_again(int(model.results * model.again), pending)
-        window = results.window(model.results - len(shown_again))
-        times = Counter(shown_again)
-        counted = [(result, 1 + times[result.trial]) for result in window]
-        study = self._study(model, counted, pending, int(rng.integers(2**32)))
-        with _quiet():
-            suggested = self.parameters.suggest(study.ask(), rng)
+        suggested, shown, again = self._suggested(model, pending, rng)
         fresh = self._mutated(suggested, pending, rng)
         if fresh is None:
             return self._random(pending, rng, AFTER_REPEATS)
-        notes = {"results": len(window), "of": results.count} if len(window) < results.count else {}
-        again = results.number(suggested)
-        if again is not None and model.again:
+        notes: dict[str, Any] = {"results": shown, "of": results.count} if shown < results.count else {}
+        if again:
             notes["again"] = again
         return Proposal(fresh, operator=model.name, notes=notes or None, fitted_on=results.last)
 
@@ -100,6 +96,34 @@ class OptunaStrategy:
         self._results.tell(trial, measurement, ended)
         self._again |= _suggested_again((trial,))
 
+    def _suggested(self, model: Model, pending: Sequence[Trial], rng: Generator) -> tuple[Candidate, int, list[int]]:
+        """What the sampler suggests, of how many results, and whose trials count once more as it suggested them."""
+        again: list[int] = []
+        before = self._suggested_again(pending)
+        while True:
+            counted = self._counted(model, [*before, *again])
+            study = self._study(model, counted, pending, int(rng.integers(2**32)))
+            with _quiet():
+                suggested = self.parameters.suggest(study.ask(), rng)
+            number = self._results.number(suggested)
+            if number is not None and model.again:
+                again.append(number)
+                if len(again) < _SUGGESTIONS:
+                    continue
+            return suggested, len(counted), again
+
+    def _suggested_again(self, pending: Sequence[Trial]) -> list[int]:
+        """The trials whose results count once more, in the order in which they were suggested again."""
+        noted = self._again | _suggested_again(pending)
+        return [number for numbers in noted.values() for number in numbers]
+
+    def _counted(self, model: Model, again: list[int]) -> list[tuple[Result, int]]:
+        """The results that ``model`` is shown, and how often each."""
+        most = int(model.results * model.again)
+        shown = again[-most:] if most else []
+        times = Counter(shown)
+        return [(result, 1 + times[result.trial]) for result in self._results.window(model.results - len(shown))]
+
     def _random(self, pending: Sequence[Trial], rng: Generator, operator: str) -> Proposal:
         under_way = {trial.proposal.candidate for trial in pending}
         for _ in range(_DRAWS):
@@ -107,9 +131,6 @@ class OptunaStrategy:
             if not self._results.has(candidate) and candidate not in under_way:
                 break
         return Proposal(candidate, operator=operator)
-
-    def _newest_again(self, most: int, pending: Sequence[Trial]) -> list[int]:
-        return [*(self._again | _suggested_again(pending)).values()][-most:] if most else []
 
     def _mutated(self, candidate: Candidate, pending: Sequence[Trial], rng: Generator) -> Candidate | None:
         """``candidate``, mutated until it is new; None if 100 mutations do not make it so."""
@@ -147,8 +168,8 @@ class OptunaStrategy:
             yield _trial(at, model.point(candidate), TrialState.RUNNING)
 
 
-def _suggested_again(trials: Iterable[Trial]) -> dict[int, int]:
-    """By the number of a proposal the trial whose result counts once more since then."""
+def _suggested_again(trials: Iterable[Trial]) -> dict[int, list[int]]:
+    """By the number of a proposal the trials whose results count once more since then."""
     noted = ((trial.number, trial.proposal.notes) for trial in trials)
     return {number: notes["again"] for number, notes in noted if isinstance(notes, dict) and "again" in notes}
 

@@ -350,18 +350,18 @@ def test_what_a_sampler_suggests_again_counts_once_more_from_then_on():
     Same.shown.clear()
     for _ in range(3):
         trial = live.start()
-        assert trial.proposal.notes == {"again": 0}
+        assert trial.proposal.notes == {"again": [0, 0]}
         assert trial.proposal.candidate != first
         live.advance(trial, {"a": 0.0})
-    assert [shown[0, 0, 0] for shown in Same.shown] == [1, 2, 3]
-    assert [shown.total() for shown in Same.shown] == [1, 3, 5]
+    assert [shown[0, 0, 0] for shown in Same.shown] == [1, 2, 3, 4, 5, 6]
+    assert [shown.total() for shown in Same.shown] == [1, 2, 4, 5, 7, 8]
     waiting = live.start()
     again = stubborn(CandidateSpace(Small()))
     again.replay(live.records)
     for search in (live, again):
         Same.shown.clear()
         search.state.strategy.ask([waiting], np.random.default_rng(0))
-        assert Same.shown[0][0, 0, 0] == 5  # what is under way has noted it too
+        assert Same.shown[0][0, 0, 0] == 6  # what is under way has noted it too
 
 
 def test_repeats_count_again_in_densities_over_categories_alone():
@@ -399,7 +399,7 @@ def test_after_5000_trials_an_answer_is_quick_and_says_what_it_was_fitted_to(mak
     candidates = [space.sample(rng) for _ in range(5_000)]
     for number, candidate in enumerate(candidates):
         measurement = Measurement(1, {"a": type(space.space).value(candidate.architecture)}, 1.0)
-        notes = {"again": int(rng.integers(max(1, number)))}
+        notes = {"again": [int(rng.integers(max(1, number)))]}
         strategy.tell(Trial(number, Proposal(candidate, notes=notes), "", 0, 1, {}), measurement, Outcome.COMPLETED)
     seconds = []
     for at in range(15):
