@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,6 +48,21 @@ def main() -> None:
     with _errors():
         check_packages()
         app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ray-nas {version('ray-nas')}")
+        raise typer.Exit
+
+
+@app.callback()
+def nas(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """Options of no command."""
 
 
 @app.command()

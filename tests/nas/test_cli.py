@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -88,6 +89,13 @@ def test_retrained_has_the_golden_form():
 def test_one_seed_has_no_standard_error_that_json_could_not_hold():
     result = RetrainResult(3, ({"a": 1.0},), {"a": 1.0}, {"a": float("nan")}, 1.0, Path("x"))
     assert retrain_answer(result)["standard_error"] == {"a": "nan"}
+
+
+def test_the_version_is_that_of_the_package(nas):
+    code, out, _ = nas("--version")
+    assert code == 0
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert out.split() == [project["name"], project["version"]]
 
 
 def test_spaces_are_listed_with_their_size(nas, tmp_path):
@@ -288,6 +296,7 @@ def test_a_command_without_a_reader_does_its_work_quietly(study, command):
 
 CHATTY = """
 import sys
+import tomllib
 def train(candidate, context):
     print("trial", flush=True)
     sys.stdin.readline()
