@@ -10,9 +10,10 @@ Weights, amplitude and noise maximise the marginal likelihood (Rasmussen and Wil
 hold them near "every decision matters alike" while there is little data.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from math import log
+from math import log, sqrt
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +24,8 @@ from scipy.optimize import minimize
 from search_spaces.encoding import Column
 
 Array: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.intp]
+_Kind: TypeAlias = Callable[[Array, Array], Array]
 
 _JITTER = 1e-6
 _ITERATIONS = 25
@@ -120,42 +123,73 @@ class Lift:
     """
 
     def __init__(self, columns: Sequence[Column], features: Sequence[int] = ()) -> None:
-        self._columns = columns
-        self._ends = np.cumsum([len(columns), *features]).tolist()
+        dimensions = [dimension for at, column in enumerate(columns) for dimension in _dimensions(at, column)]
+        self._parts: list[tuple[_Kind, Indices, Indices, Array, Array]] = []
+        for kind in (_is_option, _is_above, _number, _is_absent):
+            at = [place for place, dimension in enumerate(dimensions) if dimension.kind is kind]
+            if at:
+                ours = [dimensions[place] for place in at]
+                column = np.array([dimension.column for dimension in ours])
+                marks = np.array([dimension.mark for dimension in ours])
+                self._parts.append((kind, np.array(at), column, marks, np.array([one.scale for one in ours])))
+        self._width = len(dimensions)
+        self._columns = len(columns)
+        self._sizes = np.repeat(np.array(features, dtype=int), features)
         self.groups = len(columns) + len(features)
-        empty = np.zeros((1, self._ends[-1]))
-        sizes = [part.shape[1] for part in self._parts(empty)]
-        self.group_of = np.repeat(np.arange(self.groups), sizes)
+        of_features = np.repeat(np.arange(len(columns), self.groups), features)
+        self.group_of = np.array([*(dimension.column for dimension in dimensions), *of_features])
 
     def __call__(self, rows: Array) -> Array:
         """Lift [n, columns + features] to [n, dimensions]."""
-        return np.concatenate(self._parts(rows), axis=1)
+        lifted = np.empty((len(rows), self._width + len(self._sizes)))
+        for kind, at, column, marks, scales in self._parts:
+            lifted[:, at] = kind(rows[:, column], marks) * scales
+        lifted[:, self._width :] = rows[:, self._columns :] / np.sqrt(self._sizes)
+        return lifted
 
     def distances(self, lifted: Array) -> Array:
         """Delta of each group between all pairs, [groups, n, n]."""
         parts = [lifted[:, self.group_of == group] for group in range(self.groups)]
         return np.array([_squared_distances(part, part) for part in parts])
 
-    def _parts(self, rows: Array) -> list[Array]:
-        parts = [_lifted(column, rows[:, at]) for at, column in enumerate(self._columns)]
-        features = [rows[:, start:end] for start, end in pairwise(self._ends)]
-        return parts + [part / np.sqrt(part.shape[1]) for part in features]
+
+def _is_option(values: Array, marks: Array) -> Array:
+    return np.asarray(values == marks)
 
 
-def _lifted(column: Column, values: Array) -> Array:
-    absent = np.isnan(values)
+def _is_above(values: Array, marks: Array) -> Array:
+    return np.asarray(_number(values, marks) > marks)
+
+
+def _number(values: Array, marks: Array) -> Array:
+    return np.where(np.isnan(values), 0.5, values)
+
+
+def _is_absent(values: Array, marks: Array) -> Array:
+    return np.asarray(np.isnan(values))
+
+
+@dataclass(frozen=True, slots=True)
+class _Dimension:
+    """Is ``scale`` times what ``kind`` makes of the values of ``column`` and of ``mark``."""
+
+    column: int
+    kind: _Kind
+    mark: float
+    scale: float
+
+
+def _dimensions(at: int, column: Column) -> Iterator[_Dimension]:
     if column.options:
-        options = values[:, None] == np.arange(column.options)
-        parts = [options * np.sqrt(0.5)]
+        for option in range(column.options):
+            yield _Dimension(at, _is_option, option, sqrt(0.5))
     elif column.levels:
-        levels = np.array(column.levels)
-        middles = (levels[1:] + levels[:-1]) / 2
-        parts = [(np.where(absent, 0.5, values)[:, None] > middles) * np.sqrt(2 * np.diff(levels))]
+        for low, high in pairwise(column.levels):
+            yield _Dimension(at, _is_above, (high + low) / 2, sqrt(2 * (high - low)))
     else:
-        parts = [2 * np.where(absent, 0.5, values)[:, None]]
+        yield _Dimension(at, _number, 0.0, 2.0)
     if column.conditional:
-        parts.append(absent[:, None] * (np.sqrt(0.5) if column.options else 1.0))
-    return np.concatenate(parts, axis=1)
+        yield _Dimension(at, _is_absent, 0.0, sqrt(0.5) if column.options else 1.0)
 
 
 def _squared_distances(a: Array, b: Array) -> Array:

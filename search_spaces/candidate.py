@@ -70,6 +70,13 @@ class CandidateSpace:
             return Candidate(architecture)
         return Candidate(architecture, self.hyperparameters.crossover(a.hyperparameters, b.hyperparameters, rng))
 
+    def fewest_neighbours(self, candidate: Candidate) -> int:
+        """A lower bound of their number, as `Domain.fewest_neighbours`."""
+        fewest = self.space.domain.fewest_neighbours(candidate.architecture)
+        if self.hyperparameters is None:
+            return fewest
+        return fewest + self.hyperparameters.fewest_neighbours(candidate.hyperparameters)
+
     def neighbours(self, candidate: Candidate) -> Iterator[Candidate]:
         """All candidates that differ in one decision, floats left out, as `Domain.neighbours`."""
         for architecture in self.space.neighbours(candidate.architecture):

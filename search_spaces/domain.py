@@ -58,7 +58,7 @@ class Domain:
         ValueError.
         """
         given = dict(values)
-        changeable = [slot for slot in self._active(given) if self._can_change(slot, given)]
+        changeable = self._changeable(given)
         if not changeable:
             return Values(given)
         which, *u = rng.random(4).tolist()
@@ -106,7 +106,7 @@ class Domain:
 
     def changeable(self, values: Mapping[str, Value]) -> int:
         """Number of active decisions that have another value, which a limit may take from them."""
-        return sum(self._can_change(slot, values) for slot in self._active(values))
+        return len(self._changeable(values))
 
     def complete(self, given: Mapping[str, Value], rng: "Generator") -> Values:
         """The assignment that ``given`` determines as far as it goes, the rest at random.
@@ -115,8 +115,12 @@ class Domain:
         """
         return Values(self._complete(given, rng))
 
-    def _can_change(self, slot: Slot, values: Mapping[str, Value]) -> bool:
-        return slot.changeable and (slot.limit is None or any(True for _ in self._others(slot, values)))
+    def _changeable(self, values: Mapping[str, Value]) -> list[Slot]:
+        return [
+            slot
+            for slot in self._active(values)
+            if slot.changeable and (slot.limit is None or any(True for _ in self._others(slot, values)))
+        ]
 
     def _others(self, slot: Slot, values: Mapping[str, Value]) -> Iterator[Value]:
         """What else ``slot`` may be where all others stay; its limit counts."""
@@ -197,6 +201,10 @@ class Domain:
             for option in self._others(slot, given):
                 moved = {**given, slot.name: option}
                 yield from map(Values, self._completions(moved) if slot.controls else [moved])
+
+    def fewest_neighbours(self, values: Mapping[str, Value]) -> int:
+        """At least so many assignments has `neighbours`: just so many where no decision has a limit nor a condition."""
+        return sum((slot.decision.count or 1) - 1 for slot in self._active(values) if slot.limit is None)
 
     def _completions(self, given: Mapping[str, Value]) -> Iterator[dict[str, Value]]:
         """Every assignment that has the values of ``given`` where they apply, in order of the options.

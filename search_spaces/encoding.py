@@ -5,9 +5,10 @@ ordered one, an integer and a float stand between 0 and 1 (by place, or by their
 options, whose declaration is then taken for an order; a decision that does not apply is NaN.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from math import log1p
+from functools import partial
+from math import log1p, nan
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -57,19 +58,23 @@ class Encoding:
             for domain, among in zip(domains, numbers, strict=True)
             for slot in domain.slots
         )
-        self._leaves = [slot.decision for slot in slots]
         first = len(domains[0].slots)
-        self._architecture = {slot.name: at for at, slot in enumerate(slots[:first])}
-        self._hyperparameters = {slot.name: at for at, slot in enumerate(slots[first:], first)}
-        self._places: dict[tuple[int, type, object], float] = {}
-        self._empty = np.full(len(self.columns), np.nan)
+        self._architecture = {slot.name: (at, _places(slot.decision)) for at, slot in enumerate(slots[:first])}
+        self._hyperparameters = {
+            slot.name: (at, _places(slot.decision)) for at, slot in enumerate(slots[first:], first)
+        }
+        self._empty = [nan] * len(self.columns)
 
     def row(self, candidate: Candidate) -> "NDArray[np.float64]":
         """The row of one candidate, [columns]."""
         row = self._empty.copy()
-        self._fill(row, self._architecture, candidate.architecture)
-        self._fill(row, self._hyperparameters, candidate.hyperparameters)
-        return row
+        for name, value in candidate.architecture.items():
+            at, place = self._architecture[name]
+            row[at] = place(value)
+        for name, value in candidate.hyperparameters.items():
+            at, place = self._hyperparameters[name]
+            row[at] = place(value)
+        return np.array(row)
 
     def rows(self, candidates: Iterable[Candidate]) -> Rows:
         """Rows of several."""
@@ -90,21 +95,6 @@ class Encoding:
                 parts.append(np.stack([np.nan_to_num(values), np.isfinite(values)], axis=1))
         return np.concatenate(parts, axis=1)
 
-    def _fill(self, row: "NDArray[np.float64]", columns: Mapping[str, int], values: Mapping[str, Value]) -> None:
-        places = self._places
-        for name, value in values.items():
-            at = columns[name]
-            kind = type(value)
-            alike = kind is tuple or value == 0  # (1,) and (True,), 0.0 and -0.0 are equal
-            key = (at, kind, typed_key(value) if alike else value)
-            place = places.get(key)
-            if place is None:
-                leaf = self._leaves[at]
-                place = _place(leaf, value)
-                if leaf.count is not None and leaf.count <= _MOST_CATEGORIES:
-                    places[key] = place
-            row[at] = place
-
 
 def _column(slot: Slot, number: bool) -> Column:
     leaf = slot.decision
@@ -121,6 +111,17 @@ def _column(slot: Slot, number: bool) -> Column:
 
 def _unordered(leaf: Leaf) -> bool:
     return isinstance(leaf, Choice) and not leaf.ordered and len(leaf.options) <= _MOST_CATEGORIES
+
+
+def _places(leaf: Leaf) -> Callable[[Value], float]:
+    """`_place` of ``leaf``, looked up where its options are few."""
+    options = leaf.options
+    if options is None or leaf.count is None or leaf.count > _MOST_CATEGORIES:
+        return partial(_place, leaf)
+    if len(set(options)) == len(options) and not any(isinstance(option, float | tuple) for option in options):
+        return {option: float(_place(leaf, option)) for option in options}.__getitem__
+    typed = {typed_key(option): float(_place(leaf, option)) for option in options}  # 1 and True, 0.0 and -0.0 are equal
+    return lambda value: typed[typed_key(value)]
 
 
 def _place(leaf: Leaf, value: Any) -> float:

@@ -53,7 +53,7 @@ class Neighbourhood:
         self._space = space
         self._encoding = Encoding(space)
         self._features = lru_cache(maxsize=2**16)(space.space.features)
-        self._listed: OrderedDict[bytes, Pool] = OrderedDict()
+        self._listed: OrderedDict[bytes, Pool | None] = OrderedDict()
         self.columns = self._encoding.columns
         self.continuous = any(column.number and not column.levels for column in self.columns)
         first = self._space.sample(np.random.default_rng(0)).architecture
@@ -72,19 +72,21 @@ class Neighbourhood:
         Beside them, where a decision is a continuum, candidates whose numbers moved by steps of several sizes.
         """
         pool = self._listed_neighbours(candidate)
-        if len(pool.candidates) > _MOST_NEIGHBOURS:
+        if pool is None:
             pool = self._pool(self._space.mutate(candidate, rng) for _ in range(_DRAWN))
         return Pool.joined([pool, self._nudged(candidate, rng)]) if self.continuous else pool
 
-    def _listed_neighbours(self, candidate: Candidate) -> Pool:
+    def _listed_neighbours(self, candidate: Candidate) -> Pool | None:
+        """All neighbours; None where they are too many."""
+        if self._space.fewest_neighbours(candidate) > _MOST_NEIGHBOURS:
+            return None
         key = self.row(candidate).tobytes()
-        pool = self._listed.get(key)
-        if pool is None:
-            pool = self._pool(islice(self._space.neighbours(candidate), _MOST_NEIGHBOURS + 1))
-            self._listed[key] = pool
+        if key not in self._listed:
+            found = list(islice(self._space.neighbours(candidate), _MOST_NEIGHBOURS + 1))
+            self._listed[key] = None if len(found) > _MOST_NEIGHBOURS else self._pool(found)
             if len(self._listed) > _KEPT:
                 self._listed.popitem(last=False)
-        return pool
+        return self._listed[key]
 
     def _nudged(self, candidate: Candidate, rng: Generator) -> Pool:
         return self._pool(self._space.nudge(candidate, spread, rng) for spread in _SPREADS for _ in range(_NUDGES))

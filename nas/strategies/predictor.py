@@ -19,7 +19,7 @@ Several objectives are joined anew for each proposal by the augmented Chebyshev 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 
 import numpy as np
 from numpy.random import Generator
@@ -37,13 +37,14 @@ from nas.trial import Outcome, Trial
 from search_spaces import Candidate, CandidateSpace
 from trainers import Measurement
 
-_MOST_KNOWN = 500
+_MOST_KNOWN = 400
 _MOST_FITTED = 250
 _REFIT_SHARE = 30
 _LEADERS = 8
 _MUTANTS_EACH = 15
 _STRANGERS = 120
 _CLIMBS = 8
+_MOST_COLUMNS = 15
 _AUGMENTATION = 0.05
 _FEWEST_VALUES = 4
 
@@ -52,7 +53,7 @@ class Predictor:
     """Proposes ``initial`` random candidates first.
 
     Who keeps all constraints ranks before who does not, of whom those are better that violate less. Trials under way
-    count as measured at what is predicted. The process knows at most 500 trials, the better half of them the best of
+    count as measured at what is predicted. The process knows at most 400 trials, the better half of them the best of
     all; its hyperparameters are fitted to 250, to several objectives weighing alike, each time the results have grown
     by a thirtieth. ``fitted_on`` is the last trial known at that fit; ``notes`` say how many of how many results the
     process knows, where it leaves some out.
@@ -135,7 +136,7 @@ class Predictor:
             candidate,
             parents=() if parent is None else (parent,),
             operator="improve-per-second" if self._per_second else "improve",
-            notes={"known": len(known.rows), "of": len(self._told)} if known.cut else None,
+            notes={"known": len(known.rows), "of": len(self._told)} if known.share < 1 else None,
             fitted_on=self._fitted_on,
         )
 
@@ -148,15 +149,16 @@ class Predictor:
         costs = rungs[0] if len(rungs) == 1 else across_rungs(rungs)
         keys = np.column_stack([violations, np.where(violations == inf, 0.0, costs)])
         order = np.lexsort(keys.T[::-1])
-        cut = len(order) > most
-        if cut:
+        share = 1.0
+        if len(order) > most:
+            share = min(0.5, _MOST_COLUMNS / len(self._near.columns))
             half = most // 2
             order = np.concatenate([order[:half], order[np.linspace(half, len(order) - 1, most - half).astype(int)]])
         return _Known(
             rows=told.rows[order],
             scores=(_half_ranks if self._near.continuous and len(rungs) == 1 else _normal_scores)(keys[order]),
-            leaders=[told.trials[at] for at in order[: _LEADERS // 2 if cut else _LEADERS] if violations[at] < inf],
-            cut=cut,
+            leaders=[told.trials[at] for at in order[: ceil(_LEADERS * share)] if violations[at] < inf],
+            share=share,
         )
 
     def _fit(self) -> None:
@@ -168,7 +170,7 @@ class Predictor:
     # What is proposed -----------------------------------------------------------------------------------------------
 
     def _pool(self, known: "_Known", rng: Generator) -> Pool:
-        pools = [self._near.strangers(_STRANGERS // 2 if known.cut else _STRANGERS, rng)]
+        pools = [self._near.strangers(ceil(_STRANGERS * known.share), rng)]
         for leader in known.leaders:
             pools.append(self._near.neighbours(leader.proposal.candidate, rng).of(leader.number))
             mutants = self._near.mutants(leader.proposal.candidate, _MUTANTS_EACH, rng)
@@ -182,7 +184,7 @@ class Predictor:
         pool, best = self._pool(known, rng), float(known.scores.min())
         chosen: tuple[Candidate, int | None] | None = None
         value = -np.inf
-        for _ in range(_CLIMBS // 2 if known.cut else _CLIMBS):
+        for _ in range(ceil(_CLIMBS * known.share)):
             fresh = [at for at, row in enumerate(pool.rows) if row.tobytes() not in taken]
             if not fresh:
                 break
@@ -201,12 +203,12 @@ class Predictor:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """``cut`` says that others are left out: then half as many candidates are looked at, to answer as soon."""
+    """``share`` is 1 where these are all; else, to answer as soon, that of the candidates to be looked at."""
 
     rows: Array
     scores: Array
     leaders: list[Trial]
-    cut: bool
+    share: float
 
 
 def _joined(costs: Array, weights: Array | None) -> Array:

@@ -19,7 +19,7 @@ from nas.strategies.nsga2 import NSGA2
 from nas.strategies.predictor import Predictor, _half_ranks
 from nas.trial import Outcome, Trial
 from nas.warm_start import hand_down
-from search_spaces import Bound, CandidateSpace, Choice, Float, SearchSpace
+from search_spaces import Bound, CandidateSpace, Choice, Float, Integer, Repeat, SearchSpace
 from search_spaces.cell201 import Cell201
 from trainers import FailureKind, Measurement
 
@@ -182,8 +182,15 @@ class Mixed(SearchSpace):
     }
 
 
+class Wide(SearchSpace):
+    """A block that repeats, of 80 decisions in all, 20 of them floats."""
+
+    block = {"kind": Choice("a", "b"), "width": Choice(8, 16, 32), "skip": Choice(False, True), "x": Float(0, 1)}
+    decisions = {"count": Integer(1, 20), "block": Repeat("count", block)}
+
+
 @pytest.mark.clock
-@pytest.mark.parametrize("space", [Cell201(), Mixed()], ids=lambda space: space.name)
+@pytest.mark.parametrize("space", [Cell201(), Mixed(), Wide()], ids=lambda space: space.name)
 @pytest.mark.parametrize("objectives", [ONE, TWO], ids=["one", "two"])
 @pytest.mark.parametrize("make", [Predictor, Auto, RegularizedEvolution, LocalSearch, NSGA2])
 def test_the_median_answer_after_5000_trials_takes_at_most_20_ms(make, objectives, space):

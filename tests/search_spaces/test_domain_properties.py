@@ -162,6 +162,9 @@ def test_mutants_are_neighbours_and_neighbours_are_symmetric(decisions, seed):
     near = list(domain.neighbours(parent))
     assert len(set(near)) == len(near)
     assert parent not in near
+    assert domain.fewest_neighbours(parent) <= len(near)
+    if not any(slot.conditions for slot in domain.slots):
+        assert domain.fewest_neighbours(parent) == len(near)
     if near:
         assert domain.mutate(parent, rng) in near
         assert parent in set(domain.neighbours(near[int(rng.integers(len(near)))]))
