@@ -171,7 +171,8 @@ class OptunaStrategy:
 def _suggested_again(trials: Iterable[Trial]) -> dict[int, list[int]]:
     """By the number of a proposal the trials whose results count once more since then."""
     noted = ((trial.number, trial.proposal.notes) for trial in trials)
-    return {number: notes["again"] for number, notes in noted if isinstance(notes, dict) and "again" in notes}
+    again = {number: notes.get("again") for number, notes in noted if isinstance(notes, dict)}
+    return {number: whose for number, whose in again.items() if isinstance(whose, list)}
 
 
 def _trial(

@@ -371,6 +371,17 @@ def test_repeats_count_again_in_densities_over_categories_alone():
     assert GaussianProcess(CandidateSpace(Grid()), ONE).model(50).again == 0
 
 
+@pytest.mark.parametrize("notes", [{"again": 0}, {"again": None}, ["again"], 3])
+def test_notes_of_another_form_as_of_another_version_or_strategy_count_nothing(notes):
+    space = CandidateSpace(Small())
+    strategy, rng = Stubborn(space, ONE, startup=1), np.random.default_rng(0)
+    trial = Trial(0, Proposal(space.sample(rng), notes=notes), "", 0, 1, {})
+    strategy.tell(trial, Measurement(1, {"a": 1.0}, 1.0), Outcome.COMPLETED)
+    Same.shown.clear()
+    strategy.ask([], rng)
+    assert Same.shown[0].total() == 1
+
+
 def test_of_repeats_the_newest_count_a_third_of_what_is_shown():
     search = stubborn(CandidateSpace(Symmetric()), start=[Candidate(Architecture({"x": 0, "y": 0}))])
     run(search, 60, lambda values: {"a": -float(values["x"] + values["y"])})
