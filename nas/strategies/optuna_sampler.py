@@ -100,17 +100,16 @@ class OptunaStrategy:
         """What the sampler suggests, of how many results, and whose trials count once more as it suggested them."""
         again: list[int] = []
         before = self._suggested_again(pending)
-        while True:
+        for _ in range(_SUGGESTIONS):
             counted = self._counted(model, [*before, *again])
             study = self._study(model, counted, pending, int(rng.integers(2**32)))
             with _quiet():
                 suggested = self.parameters.suggest(study.ask(), rng)
             number = self._results.number(suggested)
-            if number is not None and model.again:
-                again.append(number)
-                if len(again) < _SUGGESTIONS:
-                    continue
-            return suggested, len(counted), again
+            if number is None or not model.again:
+                break
+            again.append(number)
+        return suggested, len(counted), again
 
     def _suggested_again(self, pending: Sequence[Trial]) -> list[int]:
         """The trials whose results count once more, in the order in which they were suggested again."""
