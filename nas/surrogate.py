@@ -137,7 +137,7 @@ class Lift:
         self._sizes = np.repeat(np.array(features, dtype=int), features)
         self.groups = len(columns) + len(features)
         of_features = np.repeat(np.arange(len(columns), self.groups), features)
-        self.group_of = np.array([*(dimension.column for dimension in dimensions), *of_features])
+        self.group_of = np.array([*(dimension.column for dimension in dimensions), *of_features], dtype=np.intp)
 
     def __call__(self, rows: Array) -> Array:
         """Lift [n, columns + features] to [n, dimensions]."""

@@ -8,14 +8,13 @@ options, whose declaration is then taken for an order; a decision that does not 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from math import log1p, nan
+from math import isinf, log, log1p, nan
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from search_spaces.candidate import Candidate, CandidateSpace
 from search_spaces.choice import Choice
-from search_spaces.conditions import typed_key
 from search_spaces.decision import Leaf
 from search_spaces.layout import Slot
 from search_spaces.numeric import Float, Integer
@@ -58,11 +57,11 @@ class Encoding:
             for domain, among in zip(domains, numbers, strict=True)
             for slot in domain.slots
         )
+        leaves = {id(slot.decision): slot.decision for slot in slots}  # blocks that repeat have the same
+        places = {key: _places(leaf) for key, leaf in leaves.items()}
+        columns = [(slot.name, (at, places[id(slot.decision)])) for at, slot in enumerate(slots)]
         first = len(domains[0].slots)
-        self._architecture = {slot.name: (at, _places(slot.decision)) for at, slot in enumerate(slots[:first])}
-        self._hyperparameters = {
-            slot.name: (at, _places(slot.decision)) for at, slot in enumerate(slots[first:], first)
-        }
+        self._architecture, self._hyperparameters = dict(columns[:first]), dict(columns[first:])
         self._empty = [nan] * len(self.columns)
 
     def row(self, candidate: Candidate) -> "NDArray[np.float64]":
@@ -74,7 +73,7 @@ class Encoding:
         for name, value in candidate.hyperparameters.items():
             at, place = self._hyperparameters[name]
             row[at] = place(value)
-        return np.array(row)
+        return np.array(row, dtype=np.float64)
 
     def rows(self, candidates: Iterable[Candidate]) -> Rows:
         """Rows of several."""
@@ -113,15 +112,25 @@ def _unordered(leaf: Leaf) -> bool:
     return isinstance(leaf, Choice) and not leaf.ordered and len(leaf.options) <= _MOST_CATEGORIES
 
 
+class _Known(dict[Value, float]):
+    """Places of options; what is none of them `_place` refuses."""
+
+    def __init__(self, leaf: Leaf, options: Iterable[Value]) -> None:
+        super().__init__((option, _place(leaf, option)) for option in options)
+        self._leaf = leaf
+
+    def __missing__(self, value: Value) -> float:
+        return _place(self._leaf, value)
+
+
 def _places(leaf: Leaf) -> Callable[[Value], float]:
-    """`_place` of ``leaf``, looked up where its options are few."""
+    """`_place` of ``leaf``, looked up where it has few options, of which no two are equal (as 1 and True are)."""
     options = leaf.options
-    if options is None or leaf.count is None or leaf.count > _MOST_CATEGORIES:
+    if options is None or (leaf.count or 0) > _MOST_CATEGORIES:
         return partial(_place, leaf)
-    if len(set(options)) == len(options) and not any(isinstance(option, float | tuple) for option in options):
-        return {option: float(_place(leaf, option)) for option in options}.__getitem__
-    typed = {typed_key(option): float(_place(leaf, option)) for option in options}  # 1 and True, 0.0 and -0.0 are equal
-    return lambda value: typed[typed_key(value)]
+    if any(isinstance(option, float | tuple) for option in options) or len(set(options)) < len(options):
+        return partial(_place, leaf)
+    return _Known(leaf, options).__getitem__
 
 
 def _place(leaf: Leaf, value: Any) -> float:
@@ -132,7 +141,14 @@ def _place(leaf: Leaf, value: Any) -> float:
         low, high = leaf.low, leaf.high
         if low == high:
             return 0.0
-        if leaf.log:  # in differences: neighbours of a huge integer have the same float
-            return float(log1p((value - low) / low) / log1p((high - low) / low))
+        if leaf.log:
+            return _log_place(value, low, high)
         return float((value - low) / (high - low))
     raise TypeError(f"{type(leaf).__name__} has no place on a scale")
+
+
+def _log_place(value: float, low: float, high: float) -> float:
+    ratio = (high - low) / low
+    if isinf(ratio):
+        return (log(value) - log(low)) / (log(high) - log(low))
+    return log1p((value - low) / low) / log1p(ratio)  # in differences: neighbours of a huge integer have the same float

@@ -29,6 +29,8 @@ from trainers import Measurement
 _REPEATS = 3
 _SUGGESTIONS = 2
 _DRAWS = 100
+_MOST_NOTED = 500
+"""Proposals whose ``again`` is kept: more than any model counts."""
 _FIRST = 1_000
 """Numbers of the trials that a sampler sees begin here; below are those that ask for a candidate."""
 
@@ -94,34 +96,32 @@ class OptunaStrategy:
     def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
         """Remember the result; what ended without objectives counts as the worst, whatever the reason."""
         self._results.tell(trial, measurement, ended)
-        self._again |= _suggested_again((trial,))
+        self._again |= _again((trial,))
+        if len(self._again) > 2 * _MOST_NOTED:
+            self._again = dict(sorted(self._again.items())[-_MOST_NOTED:])
 
     def _suggested(self, model: Model, pending: Sequence[Trial], rng: Generator) -> tuple[Candidate, int, list[int]]:
-        """What the sampler suggests, of how many results, and whose trials count once more as it suggested them."""
+        """What the sampler suggests, of how many results, and whose count once more since it suggested them again."""
+        noted = sorted((self._again | _again(pending)).items())
+        before = [number for _, numbers in noted for number in numbers]
         again: list[int] = []
-        before = self._suggested_again(pending)
         for _ in range(_SUGGESTIONS):
-            counted = self._counted(model, [*before, *again])
-            study = self._study(model, counted, pending, int(rng.integers(2**32)))
+            shown = self._shown(model, [*before, *again])
+            study = self._study(model, shown, pending, int(rng.integers(2**32)))
             with _quiet():
                 suggested = self.parameters.suggest(study.ask(), rng)
             number = self._results.number(suggested)
             if number is None or not model.again:
                 break
             again.append(number)
-        return suggested, len(counted), again
+        return suggested, len(shown), again
 
-    def _suggested_again(self, pending: Sequence[Trial]) -> list[int]:
-        """The trials whose results count once more, in the order in which they were suggested again."""
-        noted = self._again | _suggested_again(pending)
-        return [number for numbers in noted.values() for number in numbers]
-
-    def _counted(self, model: Model, again: list[int]) -> list[tuple[Result, int]]:
-        """The results that ``model`` is shown, and how often each."""
+    def _shown(self, model: Model, again: list[int]) -> list[tuple[Result, int]]:
+        """The results that ``model`` is shown, and how often: once more for each time among the newest of ``again``."""
         most = int(model.results * model.again)
-        shown = again[-most:] if most else []
-        times = Counter(shown)
-        return [(result, 1 + times[result.trial]) for result in self._results.window(model.results - len(shown))]
+        newest = again[-most:] if most else []
+        times = Counter(newest)
+        return [(result, 1 + times[result.trial]) for result in self._results.window(model.results - len(newest))]
 
     def _random(self, pending: Sequence[Trial], rng: Generator, operator: str) -> Proposal:
         under_way = {trial.proposal.candidate for trial in pending}
@@ -167,11 +167,15 @@ class OptunaStrategy:
             yield _trial(at, model.point(candidate), TrialState.RUNNING)
 
 
-def _suggested_again(trials: Iterable[Trial]) -> dict[int, list[int]]:
-    """By the number of a proposal the trials whose results count once more since then."""
-    noted = ((trial.number, trial.proposal.notes) for trial in trials)
-    again = {number: notes.get("again") for number, notes in noted if isinstance(notes, dict)}
-    return {number: whose for number, whose in again.items() if isinstance(whose, list)}
+def _again(trials: Iterable[Trial]) -> dict[int, list[int]]:
+    """By the number of a proposal the trials whose results count once more since then; other notes name none."""
+    found = {}
+    for trial in trials:
+        notes = trial.proposal.notes
+        numbers = notes.get("again") if isinstance(notes, dict) else None
+        if isinstance(numbers, list):
+            found[trial.number] = [number for number in numbers if isinstance(number, int)]
+    return found
 
 
 def _trial(

@@ -296,7 +296,6 @@ def test_a_command_without_a_reader_does_its_work_quietly(study, command):
 
 CHATTY = """
 import sys
-import tomllib
 def train(candidate, context):
     print("trial", flush=True)
     sys.stdin.readline()

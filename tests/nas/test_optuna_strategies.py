@@ -364,6 +364,24 @@ def test_what_a_sampler_suggests_again_counts_once_more_from_then_on():
         assert Same.shown[0][0, 0, 0] == 6  # what is under way has noted it too
 
 
+def test_the_newest_repeats_are_those_of_the_newest_proposals_whoever_is_told_first():
+    space = CandidateSpace(Small())
+    orders = [0, 1, 2, 3], [0, 3, 1, 2]
+    shown = []
+    for order in orders:
+        strategy, rng = Stubborn(space, ONE, startup=1), np.random.default_rng(0)
+        made = [space.mutate(space.sample(rng), rng) for _ in order]
+        for number in order:
+            notes = {"again": [number - 1] * 3} if number else None
+            trial = Trial(number, Proposal(made[number], notes=notes), "", 0, 1, {})
+            strategy.tell(trial, Measurement(1, {"a": 1.0}, 1.0), Outcome.COMPLETED)
+        Same.shown.clear()
+        strategy.ask([], rng)
+        shown.append(Same.shown[0])
+    assert shown[0] == shown[1]
+    assert shown[0].total() == 4 + 5
+
+
 def test_repeats_count_again_in_densities_over_categories_alone():
     assert TreeParzenEstimator(CandidateSpace(Grid()), ONE).model(50).again > 0
     assert TreeParzenEstimator(SMOOTH, ONE).model(50).again == 0
@@ -371,7 +389,7 @@ def test_repeats_count_again_in_densities_over_categories_alone():
     assert GaussianProcess(CandidateSpace(Grid()), ONE).model(50).again == 0
 
 
-@pytest.mark.parametrize("notes", [{"again": 0}, {"again": None}, ["again"], 3])
+@pytest.mark.parametrize("notes", [{"again": 0}, {"again": [[0], None, "0"]}, ["again"], 3])
 def test_notes_of_another_form_as_of_another_version_or_strategy_count_nothing(notes):
     space = CandidateSpace(Small())
     strategy, rng = Stubborn(space, ONE, startup=1), np.random.default_rng(0)

@@ -73,6 +73,12 @@ def test_prediction_is_that_of_the_closed_form():
     np.testing.assert_allclose(deviation**2, amplitude - np.diag(cross @ inverse @ cross.T), rtol=1e-5, atol=1e-8)
 
 
+def test_where_nothing_can_change_the_mean_is_that_of_all():
+    surrogate = Surrogate([Column("only", 0, (0.0,), conditional=False)])
+    surrogate.condition(np.zeros((2, 1)), np.array([-1.0, 1.0]))
+    assert surrogate.predict(np.zeros((1, 1)))[0] == pytest.approx([0])
+
+
 def test_a_belief_leaves_the_mean_and_shrinks_the_deviation():
     known, targets = rows(15), np.random.default_rng(2).standard_normal(15)
     process = Surrogate(COLUMNS)

@@ -111,3 +111,36 @@ def test_options_that_are_equal_numbers_have_rows_of_their_own():
     encoding = Encoding(space)
     rows = [encoding.row(Candidate(Architecture({"x": option}))).tolist() for option in (-0.0, 0.0, False, 0, 1)]
     assert rows == [[1.0], [0.0], [3.0], [2.0], [4.0]]
+
+
+def encoded(leaf, value):
+    space = CandidateSpace(type("One", (SearchSpace,), {"decisions": {"x": leaf}})())
+    return Encoding(space).row(Candidate(Architecture({"x": value})))[0]
+
+
+@pytest.mark.parametrize("low", [0.0, -0.0])
+def test_either_zero_has_the_place_of_the_other_where_a_float_is_but_zero(low):
+    assert encoded(Float(low, 0.0), 0.0) == encoded(Float(low, 0.0), -0.0) == 0
+
+
+@pytest.mark.parametrize("leaf", [Choice("a", "b"), Choice(0.5, 1.5), Choice(*range(2_000))])
+def test_what_is_no_option_is_named(leaf):
+    with pytest.raises(ValueError, match="'c' is not one of"):
+        encoded(leaf, "c")
+
+
+@pytest.mark.parametrize(("low", "high"), [(1e-300, 1e300), (5e-324, 1.7e308), (5e-324, 1.0)])
+def test_log_places_are_even_in_the_logarithm_however_wide_the_range(low, high):
+    shares = np.linspace(0, 1, 9)
+    values = np.exp(np.log(low) + shares * (np.log(high) - np.log(low))).clip(low, high).tolist()
+    places = [encoded(Float(low, high, log=True), value) for value in values]
+    assert places == pytest.approx(shares, abs=2e-3)
+
+
+def test_rows_are_of_floats_where_all_decisions_are_categories():
+    assert (
+        Encoding(CandidateSpace(type("One", (SearchSpace,), {"decisions": {"x": Choice(1, 2)}})()))
+        .row(Candidate(Architecture({"x": 2})))
+        .dtype
+        == np.float64
+    )
