@@ -1,16 +1,19 @@
 """Candidates as Optuna's parameters, define-by-run: active decisions only, in order, those of both parts as one.
 
-Numbers are themselves. Options in an order are the integers of their places, whatever they are: neighbours are then
-alike, and 16, 32, 64 equally far apart. Options without order are categories, by their places too, so that no two of
-them are equal that are not (1 and True). What has one option is no parameter. Of more than 1,000 options, of which
-samplers would make arrays, a parameter is the share of them that stand before the value: a real number from 0 to 1, in
-which a random value is uniform; without order they are then taken in that of their declaration.
+Floats, and integers on a log scale, are themselves. Other integers, and options in an order, are the integers of their
+places, whatever they are: neighbours are then alike, and 16, 32, 64 equally far apart. Options without order are
+categories, by their places too, so that no two of them are equal that are not (1 and True). What has one option is no
+parameter. Of more than 1,000 options, of which samplers would make arrays, a parameter is the share of them that stand
+before the value: a real number from 0 to 1, in which a random value is uniform; without order they are then taken in
+that of their declaration. A float is a share too where its range is so narrow that samplers would meet subnormal
+numbers.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import log1p, sqrt
+from sys import float_info
 from typing import Any, TypeAlias
 
 from numpy.random import Generator
@@ -26,6 +29,9 @@ Point: TypeAlias = tuple[dict[str, Any], dict[str, BaseDistribution]]
 
 _CACHED = 1_024
 _MOST_OPTIONS = 1_000
+_MOST_TOLD_APART = 2**31
+"""Samplers compare logarithms as floats: those of neighbours above it are too near."""
+_NARROW = float_info.min / float_info.epsilon
 _BELOW_ONE = 1 - 2**-53
 
 
@@ -88,12 +94,12 @@ def _parameters(domain: Domain, prefix: str) -> list[_Parameter]:
 
 def _parameter(slot: Slot, prefix: str) -> _Parameter:
     decision = slot.decision
-    if (decision.count or 0) > _MOST_OPTIONS:
-        assert isinstance(decision, Choice | Integer)
+    if (decision.count or 0) > _MOST_OPTIONS or _narrow(decision):
+        assert isinstance(decision, Choice | Integer | Float)
         share = FloatDistribution(0.0, 1.0)
         return _Parameter(prefix + slot.name, slot, share, partial(_share, decision), partial(_at_share, decision))
     distribution = _distribution(decision) if slot.changeable else None
-    if isinstance(decision, Integer | Float):
+    if _is_itself(decision):
         return _Parameter(prefix + slot.name, slot, distribution, lambda value: value, lambda value: value)
     options = decision.options
     assert options is not None
@@ -103,16 +109,29 @@ def _parameter(slot: Slot, prefix: str) -> _Parameter:
 def _distribution(decision: Decision) -> BaseDistribution:
     if isinstance(decision, Float):
         return FloatDistribution(decision.low, decision.high, log=decision.log)
-    if isinstance(decision, Integer):
-        return IntDistribution(decision.low, decision.options[-1], log=decision.log, step=decision.step)
-    assert isinstance(decision, Choice)
-    if decision.ordered:
+    if isinstance(decision, Integer) and _is_itself(decision):
+        return IntDistribution(decision.low, decision.high, log=True)
+    assert isinstance(decision, Choice | Integer)
+    if isinstance(decision, Integer) or decision.ordered:
         return IntDistribution(0, len(decision.options) - 1)
     return CategoricalDistribution(range(len(decision.options)))
 
 
-def _share(decision: Choice | Integer, value: Value) -> float:
+def _is_itself(decision: Decision) -> bool:
+    if isinstance(decision, Integer):
+        return decision.log and decision.high <= _MOST_TOLD_APART
+    return isinstance(decision, Float)
+
+
+def _narrow(decision: Decision) -> bool:
+    return isinstance(decision, Float) and not decision.log and 0 < decision.high - decision.low < _NARROW
+
+
+def _share(decision: Choice | Integer | Float, value: Value) -> float:
     """The middle of the uniform numbers of which `Leaf.draw` makes ``value``."""
+    if isinstance(decision, Float):
+        assert isinstance(value, float)
+        return (value - decision.low) / (decision.high - decision.low)
     middle, count = decision.index(value) + 0.5, decision.count
     assert count is not None
     if isinstance(decision, Integer) and decision.log:
@@ -121,7 +140,7 @@ def _share(decision: Choice | Integer, value: Value) -> float:
     return min(1.0, middle / count)
 
 
-def _at_share(decision: Choice | Integer, share: float) -> Value:
+def _at_share(decision: Choice | Integer | Float, share: float) -> Value:
     return decision.draw(min(share, _BELOW_ONE))
 
 

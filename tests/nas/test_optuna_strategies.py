@@ -505,6 +505,31 @@ def test_huge_ranges_are_searched_within_memory(make, trials):
     assert most < 100 * 2**20
 
 
+EXTREMES = [
+    {"x": Integer(2**60, 2**60 + 900)},
+    {"x": Integer(2**63 - 101, 2**63 - 1)},
+    {"x": Integer(-(2**63), -(2**63) + 500, step=7)},
+    {"x": Integer(2**60, 2**60 + 900, log=True)},
+    {"x": Float(0.0, 1.0), "b": Integer(2**50, 2**50 + 900, log=True)},
+    {"x": Float(0.0, 1.0), "b": Float(0.0, 5e-324)},
+    {"x": Float(0.0, 1.0), "b": Float(1e-310, 2e-310)},
+    {"x": Float(5e-324, 1.7e308, log=True)},
+]
+
+
+@pytest.mark.parametrize("decisions", EXTREMES, ids=str)
+@pytest.mark.parametrize(("make", "trials"), [(TreeParzenEstimator, 40), (GaussianProcess, 14)], ids=["tpe", "gp"])
+def test_at_the_ends_of_numbers_suggestions_stay_in_range(make, trials, decisions):
+    space = CandidateSpace(type("Extreme", (SearchSpace,), {"decisions": decisions})())
+    search = rehearsal(make, space)
+    run(search, trials, lambda values: {"a": (hash(values["x"]) % 997) / 997})
+    for trial in search.study.trials():
+        space.check(trial.proposal.candidate)
+    parameters, rng = Parameters(space), np.random.default_rng(0)
+    values = space.sample(rng)
+    assert parameters.suggest(_Given(parameters.point(values)[0]), rng) == values
+
+
 class Celled(SearchSpace):
     decisions = {"cell": Cell(6, ("a", "b"), inputs=(0, 5), edges=(2, 5))}
 
