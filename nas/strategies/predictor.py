@@ -44,7 +44,8 @@ _LEADERS = 8
 _MUTANTS_EACH = 15
 _STRANGERS = 120
 _CLIMBS = 8
-_MOST_COLUMNS = 15
+_ALL_LOOKED_AT = 20
+"""Up to so many decisions all these candidates are looked at, of more so many fewer that an answer takes as long."""
 _AUGMENTATION = 0.05
 _FEWEST_VALUES = 4
 
@@ -136,7 +137,7 @@ class Predictor:
             candidate,
             parents=() if parent is None else (parent,),
             operator="improve-per-second" if self._per_second else "improve",
-            notes={"known": len(known.rows), "of": len(self._told)} if known.share < 1 else None,
+            notes={"known": len(known.rows), "of": len(self._told)} if known.cut else None,
             fitted_on=self._fitted_on,
         )
 
@@ -149,16 +150,15 @@ class Predictor:
         costs = rungs[0] if len(rungs) == 1 else across_rungs(rungs)
         keys = np.column_stack([violations, np.where(violations == inf, 0.0, costs)])
         order = np.lexsort(keys.T[::-1])
-        share = 1.0
-        if len(order) > most:
-            share = min(0.5, _MOST_COLUMNS / len(self._near.columns))
+        cut = len(order) > most
+        if cut:
             half = most // 2
             order = np.concatenate([order[:half], order[np.linspace(half, len(order) - 1, most - half).astype(int)]])
         return _Known(
             rows=told.rows[order],
             scores=(_half_ranks if self._near.continuous and len(rungs) == 1 else _normal_scores)(keys[order]),
-            leaders=[told.trials[at] for at in order[: ceil(_LEADERS * share)] if violations[at] < inf],
-            share=share,
+            leaders=[told.trials[at] for at in order[:_LEADERS] if violations[at] < inf],
+            cut=cut,
         )
 
     def _fit(self) -> None:
@@ -169,11 +169,15 @@ class Predictor:
 
     # What is proposed -----------------------------------------------------------------------------------------------
 
+    def _some(self, count: int, *, cut: bool = False) -> int:
+        share = min(1.0, _ALL_LOOKED_AT / len(self._near.columns)) / (2 if cut else 1)
+        return max(2, ceil(count * share))
+
     def _pool(self, known: "_Known", rng: Generator) -> Pool:
-        pools = [self._near.strangers(ceil(_STRANGERS * known.share), rng)]
-        for leader in known.leaders:
+        pools = [self._near.strangers(self._some(_STRANGERS, cut=known.cut), rng)]
+        for leader in known.leaders[: self._some(_LEADERS, cut=known.cut)]:
             pools.append(self._near.neighbours(leader.proposal.candidate, rng).of(leader.number))
-            mutants = self._near.mutants(leader.proposal.candidate, _MUTANTS_EACH, rng)
+            mutants = self._near.mutants(leader.proposal.candidate, self._some(_MUTANTS_EACH), rng)
             pools.append(mutants.of(leader.number))
         return Pool.joined(pools)
 
@@ -184,7 +188,7 @@ class Predictor:
         pool, best = self._pool(known, rng), float(known.scores.min())
         chosen: tuple[Candidate, int | None] | None = None
         value = -np.inf
-        for _ in range(ceil(_CLIMBS * known.share)):
+        for _ in range(self._some(_CLIMBS, cut=known.cut)):
             fresh = [at for at, row in enumerate(pool.rows) if row.tobytes() not in taken]
             if not fresh:
                 break
@@ -203,12 +207,12 @@ class Predictor:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """``share`` is 1 where these are all; else, to answer as soon, that of the candidates to be looked at."""
+    """``cut`` says that others are left out: then half as many candidates are looked at, to answer as soon."""
 
     rows: Array
     scores: Array
     leaders: list[Trial]
-    share: float
+    cut: bool
 
 
 def _joined(costs: Array, weights: Array | None) -> Array:

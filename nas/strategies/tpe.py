@@ -10,18 +10,18 @@ from nas.strategies.optuna_parameters import Parameters
 from nas.strategies.optuna_sampler import Model, OptunaStrategy
 
 _VALUES = 2_000
-_RESULTS = (100, 400)
-"""The sampler's time is in proportion to results times parameters: about 3 ms a thousand values."""
+_RESULTS = (50, 400)
+"""The sampler's time is in proportion to results times parameters: about 3 ms a thousand values. Of categories it is
+shown half as much, for there repeats have it asked twice."""
 _AGAIN = 1 / 3
-"""Only of categories: repeats sharpen their frequencies, while a density over numbers shrinks to a point. What the
-sampler is shown is halved there, for repeats have it asked twice."""
+"""Only of categories: repeats sharpen their frequencies, while a density over numbers shrinks to a point."""
 
 
 class TreeParzenEstimator(OptunaStrategy):
     """TPE over all decisions jointly; those of a conditional space in groups that are active together."""
 
     def model(self, results: int) -> Model:
-        """TPE, shown as many results as 2,000 values make (1,000 of categories), 100 to 400."""
+        """TPE, shown as many results as 2,000 values make (1,000 of categories), 50 to 400."""
         return parzen_model(self.parameters)
 
 

@@ -17,6 +17,7 @@ from nas.strategies.evolution import RegularizedEvolution
 from nas.strategies.local import LocalSearch
 from nas.strategies.nsga2 import NSGA2
 from nas.strategies.predictor import Predictor, _half_ranks
+from nas.surrogate import Surrogate
 from nas.trial import Outcome, Trial
 from nas.warm_start import hand_down
 from search_spaces import Bound, CandidateSpace, Choice, Float, Integer, Repeat, SearchSpace
@@ -187,6 +188,32 @@ class Wide(SearchSpace):
 
     block = {"kind": Choice("a", "b"), "width": Choice(8, 16, 32), "skip": Choice(False, True), "x": Float(0, 1)}
     decisions = {"count": Integer(1, 20), "block": Repeat("count", block)}
+
+
+def looked_at(monkeypatch, columns, trials):
+    """How many rows an answer predicts, and what it notes."""
+    space = CandidateSpace(
+        type("Flat", (SearchSpace,), {"decisions": {f"d{at}": Choice(0, 1) for at in range(columns)}})()
+    )
+    strategy, rng, counts = Predictor(space, ONE), np.random.default_rng(0), []
+    for number in range(trials):
+        trial = Trial(number, Proposal(space.sample(rng)), "", 0, 1, {})
+        strategy.tell(trial, Measurement(1, {"a": float(rng.random())}, 1.0), Outcome.COMPLETED)
+    predict = Surrogate.predict
+    with monkeypatch.context() as patch:
+        patch.setattr(Surrogate, "predict", lambda self, rows: counts.append(len(rows)) or predict(self, rows))
+        proposal = strategy.ask([], rng)
+    assert proposal.operator == "improve"
+    return sum(counts), proposal.notes
+
+
+def test_of_many_decisions_and_of_results_left_out_fewer_candidates_are_looked_at(monkeypatch):
+    few, _ = looked_at(monkeypatch, 20, 50)
+    assert looked_at(monkeypatch, 120, 50)[0] < 0.5 * few
+    assert looked_at(monkeypatch, 600, 20)[0] > 50
+    cut, notes = looked_at(monkeypatch, 20, 450)
+    assert notes == {"known": 400, "of": 450}
+    assert cut < 0.8 * few
 
 
 @pytest.mark.clock
