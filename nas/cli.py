@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,14 +51,18 @@ def main() -> None:
 
 
 def _version(wanted: bool) -> None:
-    if wanted:
+    if not wanted:
+        return
+    try:
         typer.echo(f"ray-nas {version('ray-nas')}")
-        raise typer.Exit
+    except PackageNotFoundError:
+        typer.echo("ray-nas, not installed as a package")
+    raise typer.Exit
 
 
 @app.callback()
 def nas(
-    version: Annotated[
+    wants_version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
     ] = False,
 ) -> None:

@@ -70,3 +70,7 @@ class Objectives:
             if value is not None and not bound.holds(value):
                 total += inf if isnan(value) else abs(value - bound.limit) / (abs(bound.limit) or 1.0)
         return total
+
+    def total_violation(self, metrics: Mapping[str, float]) -> float:
+        """The `violation` of ``metrics`` that have all objectives: infinite, too, where one of these is not finite."""
+        return inf if inf in self.costs(metrics) else self.violation(metrics)

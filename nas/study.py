@@ -144,7 +144,7 @@ class Study:
             trial
             for trial in self._trials
             if highest and trial.fidelity == highest
-            if trial.outcome is None or not (trial.outcome.failed or trial.outcome.infeasible)
+            if trial.outcome is None or not trial.outcome.useless
             if not self.objectives.missing(trial.metrics)
         ]
 

@@ -162,7 +162,7 @@ def failures(study: Study) -> list[Text]:
     """One line for each outcome that is a failure: how many trials, and the last message."""
     found: dict[Outcome, list[Trial]] = {}
     for trial in study.trials():
-        if trial.outcome and (trial.outcome.failed or trial.outcome.infeasible) and (trial.launches or trial.failures):
+        if trial.outcome and trial.outcome.useless and (trial.launches or trial.failures):
             found.setdefault(trial.outcome, []).append(trial)
     return [_failure(outcome, trials) for outcome, trials in found.items()]
 

@@ -39,6 +39,11 @@ class Outcome(StrEnum):
         """Whether the candidate itself cannot be used, as strategies are told."""
         return self in (Outcome.INFEASIBLE, Outcome.DIVERGED, Outcome.OUT_OF_MEMORY)
 
+    @property
+    def useless(self) -> bool:
+        """Whether the trial has no place among the results: it failed, or the candidate cannot be used."""
+        return self.failed or self.infeasible
+
 
 @dataclass(slots=True, eq=False)
 class Trial:

@@ -68,7 +68,7 @@ def _before(study: Study, bounds: Sequence[Bound], what: str) -> str:
     met: list[tuple[Fidelity, int]] = [
         (-fidelity, trial.number)
         for trial in study.trials()
-        if trial.outcome is None or not (trial.outcome.failed or trial.outcome.infeasible)
+        if trial.outcome is None or not trial.outcome.useless
         for fidelity, measurement in trial.rungs.items()
         if fidelity < study.highest()
         if all(bound.name in measurement.metrics and bound.holds(measurement.metrics[bound.name]) for bound in bounds)

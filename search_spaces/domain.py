@@ -203,7 +203,7 @@ class Domain:
                 yield from map(Values, self._completions(moved) if slot.controls else [moved])
 
     def fewest_neighbours(self, values: Mapping[str, Value]) -> int:
-        """At least so many assignments has `neighbours`: just so many where no decision has a limit nor a condition."""
+        """A lower bound on the number of `neighbours`; exact where no decision has a limit or a condition."""
         return sum((slot.decision.count or 1) - 1 for slot in self._active(values) if slot.limit is None)
 
     def _completions(self, given: Mapping[str, Value]) -> Iterator[dict[str, Value]]:

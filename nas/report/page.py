@@ -180,7 +180,7 @@ def _failures(study: Study) -> str:
     groups: dict[Outcome, dict[str, list[Trial]]] = {}
     for trial in study.trials():
         came = trial.launches or trial.failures
-        if trial.outcome and (trial.outcome.failed or trial.outcome.infeasible) and came:
+        if trial.outcome and trial.outcome.useless and came:
             message = trial.reason.strip() or "no reason given"
             groups.setdefault(trial.outcome, {}).setdefault(message, []).append(trial)
     return "\n".join(_failure_group(outcome, groups[outcome]) for outcome in groups)

@@ -1,9 +1,9 @@
 """The default strategy: mixes two others by the space and the number of results, and needs no tuning.
 
-The Gaussian process of `predictor` proposes while it can know most results: it learns how noisy they are and how much
-each decision matters, joins several objectives, takes trials under way for what it predicts of them, and weighs the
-time that a candidate takes where the budget limits time. Past 1,000 results, when it must leave most of them out,
-every other proposal comes from regularised evolution, which forgets nothing that still matters and costs nothing.
+The Gaussian process of `predictor` proposes while it can know a good part of the results: it learns how noisy they are
+and how much each decision matters, joins several objectives, takes trials under way for what it predicts of them, and
+weighs the time that a candidate takes where the budget limits time. Past 1,000 results, when it leaves out more than
+half, every other proposal comes from regularised evolution, which forgets nothing that still matters and costs nothing.
 Where a decision is a float, every fourth one does from the 30th trial on: a process may refine numbers beside the
 wrong option without end, since something is always left to gain there.
 """

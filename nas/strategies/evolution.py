@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Sequence
-from math import inf
 
 from numpy.random import Generator
 
@@ -48,7 +47,7 @@ class RegularizedEvolution:
 
     def tell(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
         """Enter or update the trial; one that turns out infeasible or failed leaves."""
-        if ended is not None and (ended.failed or ended.infeasible):
+        if ended is not None and ended.useless:
             if self._trials.pop(trial.number, None) is not None:
                 self._population.remove(trial.number)
             return
@@ -71,8 +70,7 @@ class RegularizedEvolution:
 
         def standing(member: tuple[Trial, Measurement]) -> tuple[float, float]:
             _, measurement = member
-            bad = inf in self._objectives.costs(measurement.metrics)
-            return inf if bad else self._objectives.violation(measurement.metrics), -measurement.fidelity
+            return self._objectives.total_violation(measurement.metrics), -measurement.fidelity
 
         best = min(map(standing, sample))
         leading = [member for member in sample if standing(member) == best]

@@ -102,7 +102,7 @@ class LocalSearch:
 
     def _know(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> None:
         candidate = trial.proposal.candidate
-        if ended is not None and (ended.failed or ended.infeasible):
+        if ended is not None and ended.useless:
             self._standings[candidate] = None
             self._climbs = {at: climb for at, climb in self._climbs.items() if climb.incumbent != candidate}
         elif measurement is None or self._objectives.missing(measurement.metrics):
@@ -142,9 +142,8 @@ class LocalSearch:
             candidate = top
 
     def _standing(self, trial: int, measurement: Measurement) -> "_Standing":
-        costs = self._objectives.costs(measurement.metrics)
-        violation = inf if inf in costs else self._objectives.violation(measurement.metrics)
-        return _Standing(trial, (violation, -measurement.fidelity), costs)
+        level = self._objectives.total_violation(measurement.metrics), -measurement.fidelity
+        return _Standing(trial, level, self._objectives.costs(measurement.metrics))
 
 
 @dataclass(frozen=True, slots=True)

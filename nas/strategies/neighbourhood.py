@@ -86,6 +86,7 @@ class Neighbourhood:
             self._listed[key] = None if len(found) > _MOST_NEIGHBOURS else self._pool(found)
             if len(self._listed) > _KEPT:
                 self._listed.popitem(last=False)
+        self._listed.move_to_end(key)
         return self._listed[key]
 
     def _nudged(self, candidate: Candidate, rng: Generator) -> Pool:

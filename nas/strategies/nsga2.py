@@ -8,7 +8,6 @@ evolutionary multiobjective combinatorial optimization").
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,7 +96,7 @@ class NSGA2:
         candidate = trial.proposal.candidate
         if trial.number >= 0:
             self._tried.add(candidate)
-        if ended is not None and (ended.failed or ended.infeasible):
+        if ended is not None and ended.useless:
             if self._population.pop(candidate, None):
                 self._ranking = None
         elif trial.duplicate_of is None and ended is None and measurement is not None:
@@ -123,14 +122,10 @@ class Member:
 
 
 def member(candidate: Candidate, trial: int, measurement: Measurement, objectives: Objectives) -> Member:
-    """The level is (violation, -fidelity): feasible before infeasible, then the higher rung.
-
-    The violation (`Objectives.violation`) is infinite where an objective is not finite.
-    """
+    """The level is (`Objectives.total_violation`, -fidelity): feasible before infeasible, then the higher rung."""
     metrics = measurement.metrics
-    costs = objectives.costs(metrics)
-    violation = inf if inf in costs else objectives.violation(metrics)
-    return Member(candidate, trial, (violation, -measurement.fidelity), costs)
+    level = objectives.total_violation(metrics), -measurement.fidelity
+    return Member(candidate, trial, level, objectives.costs(metrics))
 
 
 class Ranking:

@@ -89,12 +89,11 @@ class Predictor:
             self._told.add(trial, row)
             if trial.number >= 0:  # what an older study has tried may be tried again
                 self._seen[row.tobytes()] = None
-        if ended is not None and (ended.failed or ended.infeasible):
+        if ended is not None and ended.useless:
             self._told.judge(trial, self._objectives.violation(trial.static) or inf)
         elif measurement is not None and not self._objectives.missing(measurement.metrics):
-            costs = self._objectives.costs(measurement.metrics)
-            self._told.judge(trial, inf if inf in costs else self._objectives.violation(measurement.metrics))
-            self._told.measure(trial, measurement.fidelity, costs)
+            self._told.judge(trial, self._objectives.total_violation(measurement.metrics))
+            self._told.measure(trial, measurement.fidelity, self._objectives.costs(measurement.metrics))
             self._measured.add(trial.number)
             if self._per_second and ended is None:
                 self._observe_cost(trial, measurement)

@@ -108,7 +108,7 @@ class Results:
             self._repeats.append(trial.number)
 
     def _result(self, trial: Trial, measurement: Measurement | None, ended: Outcome | None) -> Result | None:
-        useless = ended is not None and (ended.failed or ended.infeasible)
+        useless = ended is not None and ended.useless
         metrics = trial.metrics if measurement is None else measurement.metrics
         costs = None
         if not useless:
